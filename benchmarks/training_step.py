@@ -1,0 +1,112 @@
+"""One training step, vectorised against the same step written as a loop over covariates.
+
+    python benchmarks/training_step.py --covariates 1000 --draws 64 --threads 1
+
+Both update equal copies of the networks on the same batch with the same draws; the script checks that they end in the same
+weights before it compares their times. The time of a step is the smallest of several, taken in turns in one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import platform
+import time
+
+import numpy as np
+import torch
+
+from gentle import GENTLE
+from gentle.data import Grouped
+from gentle.graph import spanning_tree
+from gentle.models.gentle import _Game
+from gentle.nets import PaperMLP
+
+
+def looped_step(game: _Game, covariates: np.ndarray, u: torch.Tensor) -> None:
+    """Alg. 1 and 2 as they are printed: covariate after covariate, each a plain torch expression."""
+    data, model = game.data, game.model
+
+    def losses() -> tuple[torch.Tensor, torch.Tensor]:
+        fits, regs = [], []
+        for b, i in enumerate(covariates):
+            x_i = game.x[i : i + 1]
+            draws = game.generator(x_i, u[b : b + 1])[0]  # (m,)
+            responses = game.y[data.start[i] : data.start[i + 1]]
+            share = game.share[data.start[i] : data.start[i + 1]]
+            z = (draws[:, None] - responses) / game.bandwidth[i]
+            cdf = (torch.special.ndtr(z) * share).sum(dim=1)
+            fits.append((u[b] - cdf).square().mean())
+            j = game.parent[i]
+            if j >= 0:
+                partner_draws = game.generator(game.x[j : j + 1], u[b : b + 1])[0]
+                v = game.potential(x_i, draws[None])[0]
+                cost = (partner_draws[:, None] - draws).square()
+                score = (v - cost) / model.epsilon
+                transform = -model.epsilon * (score.logsumexp(dim=1) - np.log(len(draws)))
+                regs.append(transform.mean() + v.mean())
+        return torch.stack(fits).mean(), torch.stack(regs).mean()
+
+    def generator_gradient() -> None:
+        fit, reg = losses()
+        (fit + model.reg_weight * reg).backward(inputs=game.theta)
+
+    def potential_gradient() -> None:
+        _, reg = losses()
+        (model.reg_weight * reg).backward(inputs=game.phi)
+
+    game.optimizer.step(generator_gradient, potential_gradient)
+
+
+def make_game(n_covariates: int, n_draws: int, inner: str) -> _Game:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_covariates, 9)).repeat(rng.geometric(0.9, n_covariates), axis=0)
+    data = Grouped.of(X, X[:, 0] + rng.normal(size=len(X)))
+    seed = torch.Generator().manual_seed(0)
+    model = GENTLE(n_draws=n_draws, inner=inner)
+    nets = [PaperMLP(9, model.hidden_widths, seed) for _ in range(2)]
+    return _Game(model, data, spanning_tree(data.x), *nets, seed)
+
+
+def difference(n_covariates: int, n_draws: int) -> float:
+    """Largest difference between the weights after one plain gradient step done either way."""
+    one = make_game(n_covariates, n_draws, "sgd")
+    two = make_game(n_covariates, n_draws, "sgd")
+    batch, u = np.arange(n_covariates), copy.deepcopy(one).draw(n_covariates)
+    one.draw = lambda n: u
+    one.step(batch)
+    looped_step(two, batch, u)
+    moved = zip(one.theta + one.phi, two.theta + two.phi)
+    return max(float((a - b).abs().max()) for a, b in moved)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--covariates", type=int, default=1000)
+    parser.add_argument("--draws", type=int, default=64)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=3)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+
+    print(f"{platform.processor() or platform.machine()}, torch {torch.__version__}, {args.threads} thread(s)")
+    print(f"largest difference of weights after one step: {difference(100, args.draws):.1e}")
+    fast, slow = (make_game(args.covariates, args.draws, "adam") for _ in range(2))
+    batch = np.arange(args.covariates)
+    times = {"vectorised": [], "loop": []}
+    for _ in range(args.repeats):
+        begin = time.perf_counter()
+        fast.step(batch)
+        times["vectorised"].append(time.perf_counter() - begin)
+        u = slow.draw(args.covariates)
+        begin = time.perf_counter()
+        looped_step(slow, batch, u)
+        times["loop"].append(time.perf_counter() - begin)
+    best = {name: min(values) for name, values in times.items()}
+    for name, seconds in best.items():
+        print(f"{name:>10}: {seconds:.2f} s for {args.covariates} covariates × {args.draws} draws")
+    print(f"     ratio: {best['loop'] / best['vectorised']:.1f}")
+
+
+if __name__ == "__main__":
+    main()

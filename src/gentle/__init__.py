@@ -1,0 +1,53 @@
+"""GENTLE: the whole conditional distribution of Y given X = x, learned from a table.
+
+Example:
+    >>> import gentle
+    >>> benchmark = gentle.datasets.load("tanh-shifted-gamma")  # doctest: +SKIP
+    >>> model = gentle.GENTLE().fit(*benchmark.train)  # doctest: +SKIP
+    >>> draws = model.sample(benchmark.test.X, n_samples=1000)  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gentle import datasets, metrics, models, plots
+    from gentle.distribution import ConditionalDistribution, QuantileTable
+    from gentle.models import GENTLE, KNN, ConditionalGenerator, Marginal, load
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "GENTLE",
+    "KNN",
+    "Marginal",
+    "load",
+    "ConditionalGenerator",
+    "ConditionalDistribution",
+    "QuantileTable",
+    "datasets",
+    "metrics",
+    "models",
+    "plots",
+]
+
+_HOMES = {
+    "ConditionalDistribution": "gentle.distribution",
+    "QuantileTable": "gentle.distribution",
+    **dict.fromkeys(["GENTLE", "KNN", "Marginal", "ConditionalGenerator", "load"], "gentle.models"),
+}
+
+
+def __getattr__(name: str) -> Any:  # nothing is imported before it is asked for
+    from importlib import import_module
+
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name in __all__:
+        return import_module(f"gentle.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,375 @@
+"""Conditional distributions as objects: one place for sampling, quantiles, cdf, density, mean and CRPS."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+Seed = int | np.random.Generator | np.random.RandomState | np.random.SeedSequence | None
+
+_TILE = 64  # rows and draws that share one stream of uniforms
+
+
+def as_seed(random_state: Seed) -> int:
+    """A seed from whatever users pass as one; None gives a fresh one. No global state is read or changed."""
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(2, np.uint64)[0])
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**63))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    if isinstance(random_state, np.random.SeedSequence):
+        return int(random_state.generate_state(2, np.uint64)[0])
+    seed = int(random_state)
+    if seed < 0:
+        raise ValueError(f"random_state must not be negative, got {seed}")
+    return seed
+
+
+def uniforms(seed: int, n_rows: int, n_samples: int, first_row: int = 0) -> Floats:
+    """Independent uniforms that depend on (seed, row, draw) only, ``(n_rows, n_samples)``.
+
+    Tiles of 64 × 64 (row, draw) cells each have a stretch of their own in one PCG64 sequence. So any block of rows
+    or draws can be had alone, equals that block of a larger request, and costs about what a plain generator costs.
+
+    Example:
+        >>> whole = uniforms(7, 100, 70)
+        >>> bool((uniforms(7, 10, 5, first_row=80) == whole[80:90, :5]).all())
+        True
+    """
+    bits = np.random.PCG64(seed)
+    origin, rng = bits.state, np.random.Generator(bits)
+    out = np.empty((n_rows, n_samples))
+    last_row = first_row + n_rows
+    for top in range(first_row - first_row % _TILE, last_row, _TILE):
+        lo, hi = max(top, first_row), min(top + _TILE, last_row)
+        for left in range(0, n_samples, _TILE):
+            bits.state = origin
+            bits.advance(((top // _TILE) << 64) + ((left // _TILE) << 20))
+            tile = rng.random((hi - top, _TILE))
+            out[lo - first_row : hi - first_row, left : left + _TILE] = tile[lo - top :, : n_samples - left]
+    return out
+
+
+class ConditionalDistribution(ABC):
+    """The distributions of Y given each of n rows of covariates.
+
+    Attributes:
+        event_shape: Shape of one response: ``()`` for a number. ``sample`` appends it last.
+    """
+
+    event_shape: tuple[int, ...] = ()
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of rows n."""
+
+    @abstractmethod
+    def ppf(self, u: Floats) -> Floats:
+        """Quantile function of each row at its own levels: ``(n, m)`` to ``(n, m)``."""
+
+    @abstractmethod
+    def cdf(self, y: ArrayLike) -> Floats:
+        """P(Y ≤ y | x): y ``(n,)`` gives ``(n,)``, y ``(n, m)`` gives ``(n, m)``; a number is used for every row."""
+
+    @abstractmethod
+    def log_prob(self, y: ArrayLike) -> Floats:
+        """Log density, at atoms the log of their probability; shapes as for `cdf`."""
+
+    @abstractmethod
+    def mean(self) -> Floats:
+        """E[Y | x], ``(n,)``."""
+
+    @abstractmethod
+    def std(self) -> Floats:
+        """Standard deviation of Y given x, ``(n,)``."""
+
+    @abstractmethod
+    def crps(self, y: ArrayLike) -> Floats:
+        """Continuous ranked probability score of responses, smaller is better; shapes as for `cdf`."""
+
+    def quantile(self, alpha: ArrayLike) -> Floats:
+        """Quantiles at common levels: a number gives ``(n,)``, ``(m,)`` gives ``(n, m)``."""
+        levels = np.asarray(alpha, np.float64)
+        if levels.ndim > 1 or not np.all((levels >= 0) & (levels <= 1)):
+            raise ValueError(f"quantile levels must be numbers between 0 and 1, got {alpha!r}")
+        values = self.ppf(np.broadcast_to(np.atleast_1d(levels), (len(self), max(levels.size, 1))))
+        return values[:, 0] if levels.ndim == 0 else values
+
+    def interval(self, coverage: float = 0.9) -> Floats:
+        """Central interval that holds Y with the given probability: lower and upper end, ``(n, 2)``."""
+        if not 0 <= coverage <= 1:
+            raise ValueError(f"coverage must lie between 0 and 1, got {coverage}")
+        return self.quantile([(1 - coverage) / 2, (1 + coverage) / 2])
+
+    def sample(
+        self, n_samples: int = 1, random_state: Seed = None, u: ArrayLike | None = None, first_row: int = 0
+    ) -> Floats:
+        """Independent draws, ``(n, n_samples)``.
+
+        Args:
+            n_samples: Draws per row.
+            random_state: Seed. Row i's draws depend on the seed, i and x_i only.
+            u: Levels in [0, 1] to use instead of random ones: ``(n, m)``, or ``(m,)`` to give all rows the same (common
+                random numbers).
+            first_row: Position of this object's first row in a larger request.
+        """
+        if u is None:
+            if n_samples < 1:
+                raise ValueError(f"n_samples must be at least 1, got {n_samples}")
+            return self.ppf(uniforms(as_seed(random_state), len(self), n_samples, first_row))
+        levels = np.asarray(u, np.float64)
+        if levels.ndim not in (1, 2) or not np.all((levels >= 0) & (levels <= 1)):
+            raise ValueError("u must be an array (m,) or (n, m) of levels between 0 and 1")
+        if levels.ndim == 2 and len(levels) != len(self):
+            raise ValueError(f"u has {len(levels)} rows, but there are {len(self)} rows of covariates")
+        return self.ppf(np.broadcast_to(levels, (len(self), levels.shape[-1])))
+
+    def _per_row(self, y: ArrayLike) -> tuple[Floats, tuple[int, ...]]:
+        """Responses as ``(n, m)``, and the shape in which the answer is due."""
+        values = np.asarray(y, np.float64)
+        if values.ndim == 0:
+            return np.full((len(self), 1), float(values)), (len(self),)
+        if values.ndim > 2 or len(values) != len(self):
+            raise ValueError(
+                f"y has shape {values.shape}, but there are {len(self)} rows of covariates: pass (n,) or (n, m)"
+            )
+        if np.isnan(values).any():
+            raise ValueError("y contains NaN")
+        return (values[:, None] if values.ndim == 1 else values), values.shape
+
+
+class QuantileTable(ConditionalDistribution):
+    """Monotone piecewise-linear quantile functions on the line, one per row.
+
+    The knots of a row are points (level, value), both nondecreasing, from level 0 to level 1. Two knots with one value are
+    a plateau: an atom whose probability is the difference of their levels. Two knots with one level are a jump: a gap in
+    the support. Between knots the distribution is uniform; nothing lies beyond the first and the last value.
+
+    Args:
+        levels: ``(K,)``, common to all rows, or ``(n, K)``.
+        values: ``(n, K)``.
+
+    Example:
+        >>> table = QuantileTable([0.0, 0.25, 1.0], [[0.0, 0.0, 3.0]])  # P(Y = 0) = 1/4, else uniform on (0, 3)
+        >>> table.cdf([[-1.0, 0.0, 1.0, 3.0]]).tolist()
+        [[0.0, 0.25, 0.5, 1.0]]
+        >>> float(table.mean()[0])
+        1.125
+    """
+
+    def __init__(self, levels: ArrayLike, values: ArrayLike) -> None:
+        self.levels = np.asarray(levels, np.float64)
+        self.values = np.asarray(values, np.float64)
+        if self.values.ndim != 2 or self.values.shape[1] < 2:
+            raise ValueError(f"values must be (n, K) with K of at least 2, got {self.values.shape}")
+        if self.levels.shape not in {self.values.shape, self.values.shape[1:]}:
+            raise ValueError(f"levels must be (K,) or (n, K), got {self.levels.shape} beside values {self.values.shape}")
+        if np.any(self.levels[..., 0] != 0) or np.any(self.levels[..., -1] != 1):
+            raise ValueError("levels must start at 0 and end at 1")
+        if np.any(np.diff(self.levels) < 0) or not np.all(np.diff(self.values) >= 0):
+            raise ValueError("levels and values must not decrease along a row, nor be NaN")
+
+    @classmethod
+    def of_sample(cls, y: ArrayLike, weights: ArrayLike | None = None) -> QuantileTable:
+        """The empirical distributions of weighted samples ``(n, m)``, or of one sample ``(m,)``: all mass in atoms."""
+        y = np.atleast_2d(np.asarray(y, np.float64))
+        weights = np.ones_like(y) if weights is None else np.broadcast_to(np.asarray(weights, np.float64), y.shape)
+        order = np.argsort(y, axis=1)
+        y, weights = np.take_along_axis(y, order, 1), np.take_along_axis(weights, order, 1)
+        after = np.cumsum(weights, axis=1)
+        after = np.minimum(after / after[:, -1:], 1.0)
+        before = np.concatenate([np.zeros((len(y), 1)), after[:, :-1]], axis=1)
+        levels = np.stack([before, after], axis=2).reshape(len(y), -1)  # (n, 2m): each point a plateau
+        return cls(levels, np.repeat(y, 2, axis=1))
+
+    def affine(self, scale: float, shift: float) -> QuantileTable:
+        """The distributions of scale · Y + shift, for a positive scale."""
+        return QuantileTable(self.levels, self.values * scale + shift)
+
+    def row(self, index: int = 0) -> QuantileTable:
+        """One row as a table of its own."""
+        return QuantileTable(self._row_levels[index], self.values[index : index + 1])
+
+    def repeat(self, n_rows: int) -> QuantileTable:
+        """The first row's distribution for n rows, without copying it."""
+        shape = (n_rows, self.values.shape[1])
+        table = object.__new__(QuantileTable)
+        table.levels, table.values = self._row_levels[0], np.broadcast_to(self.values[0], shape)
+        return table
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def _row_levels(self) -> Floats:
+        return np.broadcast_to(self.levels, self.values.shape)
+
+    @cached_property
+    def _integral(self) -> Floats:
+        """∫₀^level Q(u) du at each knot, ``(n, K)``."""
+        pieces = np.diff(self._row_levels) * (self.values[:, 1:] + self.values[:, :-1]) / 2
+        return np.concatenate([np.zeros((len(self), 1)), np.cumsum(pieces, axis=1)], axis=1)
+
+    def ppf(self, u: Floats) -> Floats:  # noqa: D102
+        right = np.maximum(_search(self.levels, u, "left"), 1)  # (n, m); left-continuous, as quantiles are
+        l0, l1 = _pick(self._row_levels, right - 1), _pick(self._row_levels, right)
+        v0, v1 = _pick(self.values, right - 1), _pick(self.values, right)
+        t = np.divide(u - l0, l1 - l0, out=np.zeros_like(l0), where=l1 > l0)
+        return np.minimum(v0 + t * (v1 - v0), v1)
+
+    def cdf(self, y: ArrayLike) -> Floats:  # noqa: D102
+        points, shape = self._per_row(y)
+        return self._cdf(points)[0].reshape(shape)
+
+    def _cdf(self, points: Floats) -> tuple[Floats, NDArray[np.int64]]:
+        """P(Y ≤ y) and the last knot at or below y (-1 if there is none), both ``(n, m)``."""
+        left = _search(self.values, points, "right") - 1
+        inside = (left >= 0) & (left < self.values.shape[1] - 1)
+        j = np.where(inside, left, 0)
+        l0, l1 = _pick(self._row_levels, j), _pick(self._row_levels, j + 1)
+        v0, v1 = _pick(self.values, j), _pick(self.values, j + 1)
+        t = np.divide(points - v0, v1 - v0, out=np.zeros_like(v0), where=inside & (v1 > v0))
+        return np.where(inside, l0 + t * (l1 - l0), (left >= 0).astype(float)), left
+
+    def log_prob(self, y: ArrayLike) -> Floats:
+        """Log density with respect to Lebesgue measure; at an atom, the log of its probability; shapes as for `cdf`."""
+        points, shape = self._per_row(y)
+        last = self.values.shape[1] - 1
+        after = _search(self.values, points, "right")  # first knot above y
+        first = _search(self.values, points, "left")  # first knot at or above y
+        atom = _pick(self._row_levels, np.maximum(after - 1, 0)) - _pick(self._row_levels, np.minimum(first, last))
+        on_knot = after > first
+        # The piece to the right of y, or to the left at the very end of the support.
+        j = np.clip(after, 1, last)
+        rise = _pick(self._row_levels, j) - _pick(self._row_levels, j - 1)
+        run = _pick(self.values, j) - _pick(self.values, j - 1)
+        density = np.divide(rise, run, out=np.zeros_like(rise), where=run > 0)
+        supported = (points >= self.values[:, :1]) & (points <= self.values[:, -1:])
+        mass = np.where(on_knot & (atom > 0), atom, np.where(supported, density, 0.0))
+        with np.errstate(divide="ignore"):
+            return np.log(mass).reshape(shape)
+
+    def atoms(self, min_probability: float = 0.0) -> list[tuple[Floats, Floats]]:
+        """The atoms of each row: their values and their probabilities, larger than ``min_probability``."""
+        found = []
+        for levels, values in zip(self._row_levels, self.values):
+            points, first = np.unique(values, return_index=True)
+            end = np.append(first[1:], len(values)) - 1
+            mass = levels[end] - levels[first]
+            keep = mass > min_probability
+            found.append((points[keep], mass[keep]))
+        return found
+
+    def mean(self) -> Floats:  # noqa: D102
+        return self._integral[:, -1].copy()
+
+    def std(self) -> Floats:  # noqa: D102
+        a, b = self.values[:, :-1] - self.mean()[:, None], self.values[:, 1:] - self.mean()[:, None]
+        return np.sqrt((np.diff(self._row_levels) * (a * a + a * b + b * b)).sum(axis=1) / 3)
+
+    def crps(self, y: ArrayLike) -> Floats:
+        """E|Y - y| - E|Y - Y'|/2, exact for the piecewise-linear quantile function; shapes as for `cdf`."""
+        points, shape = self._per_row(y)
+        level, left = self._cdf(points)
+        j = np.maximum(left, 0)
+        # ∫₀^F Q, where Q climbs from the knot j to y itself.
+        below = _pick(self._integral, j) + (level - _pick(self._row_levels, j)) * (_pick(self.values, j) + points) / 2
+        below = np.where(left < 0, 0.0, np.where(left == self.values.shape[1] - 1, self._integral[:, -1:], below))
+        distance = self._integral[:, -1:] - points + 2 * (points * level - below)
+        return (distance - self._half_spread[:, None]).reshape(shape)
+
+    @cached_property
+    def _half_spread(self) -> Floats:
+        """E|Y - Y'|/2 = ∫ (2u - 1) Q(u) du, ``(n,)``."""
+        l0, l1 = self._row_levels[:, :-1], self._row_levels[:, 1:]
+        v0, v1 = self.values[:, :-1], self.values[:, 1:]
+        width = l1 - l0
+        return (width * (l0 + l1 - 1) * (v0 + v1) / 2 + width**2 * (v1 - v0) / 6).sum(axis=1)
+
+
+class ChunkedDistribution(ConditionalDistribution):
+    """Many rows, computed a chunk at a time when a question is asked, so that memory stays bounded.
+
+    Args:
+        n_rows: Number of rows.
+        compute: Gives the distribution of the rows of a slice.
+        chunk_rows: Rows per slice.
+    """
+
+    def __init__(
+        self, n_rows: int, compute: Callable[[slice], ConditionalDistribution], chunk_rows: int
+    ) -> None:
+        self._n_rows, self._compute, self._chunk_rows = n_rows, compute, max(1, chunk_rows)
+
+    def __len__(self) -> int:
+        return self._n_rows
+
+    @cached_property
+    def _only(self) -> ConditionalDistribution:
+        return self._compute(slice(0, self._n_rows))
+
+    def _map(self, ask: Callable[[ConditionalDistribution, slice], Any]) -> Any:
+        if self._n_rows <= self._chunk_rows:
+            return ask(self._only, slice(0, self._n_rows))
+        slices = [
+            slice(start, min(start + self._chunk_rows, self._n_rows))
+            for start in range(0, self._n_rows, self._chunk_rows)
+        ]
+        return np.concatenate([ask(self._compute(rows), rows) for rows in slices])
+
+    def ppf(self, u: Floats) -> Floats:  # noqa: D102
+        return self._map(lambda part, rows: part.ppf(u[rows]))
+
+    def sample(  # noqa: D102
+        self, n_samples: int = 1, random_state: Seed = None, u: ArrayLike | None = None, first_row: int = 0
+    ) -> Floats:
+        if u is not None:
+            return super().sample(n_samples, random_state, u, first_row)
+        seed = as_seed(random_state)
+        return self._map(
+            lambda part, rows: part.sample(n_samples, seed, first_row=first_row + rows.start)
+        )
+
+    def cdf(self, y: ArrayLike) -> Floats:  # noqa: D102
+        return self._at("cdf", y)
+
+    def log_prob(self, y: ArrayLike) -> Floats:  # noqa: D102
+        return self._at("log_prob", y)
+
+    def crps(self, y: ArrayLike) -> Floats:  # noqa: D102
+        return self._at("crps", y)
+
+    def mean(self) -> Floats:  # noqa: D102
+        return self._map(lambda part, _: part.mean())
+
+    def std(self) -> Floats:  # noqa: D102
+        return self._map(lambda part, _: part.std())
+
+    def _at(self, question: str, y: ArrayLike) -> Floats:
+        points, shape = self._per_row(y)
+        return self._map(lambda part, rows: getattr(part, question)(points[rows])).reshape(shape)
+
+
+def _search(a: Floats, v: Floats, side: str) -> NDArray[np.int64]:
+    """np.searchsorted of each row of v ``(n, m)`` in a common ``(K,)`` or its own ``(n, K)`` sorted row."""
+    if a.ndim == 1:
+        return np.searchsorted(a, v, side=side)  # type: ignore[call-overload]
+    lo = np.zeros(v.shape, np.int64)
+    hi = np.full(v.shape, a.shape[1], np.int64)
+    for _ in range(a.shape[1].bit_length()):  # bisection of all rows at once
+        middle = (lo + hi) // 2
+        probe = _pick(a, np.minimum(middle, a.shape[1] - 1))
+        go_right = (probe < v if side == "left" else probe <= v) & (lo < hi)
+        lo, hi = np.where(go_right, middle + 1, lo), np.where(go_right, hi, middle)
+    return lo
+
+
+def _pick(a: Floats, index: NDArray[np.int64]) -> Floats:
+    return np.take_along_axis(a, index, axis=1)

@@ -1,0 +1,23 @@
+"""The models by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gentle.models.base import ConditionalGenerator
+
+MODULES: dict[str, str] = {
+    "GENTLE": "gentle.models.gentle",
+    "KNN": "gentle.models.reference",
+    "Marginal": "gentle.models.reference",
+}
+
+
+def model_class(name: str) -> type[ConditionalGenerator]:
+    """The class of a model, imported when it is asked for."""
+    from importlib import import_module
+
+    if name not in MODULES:
+        raise ValueError(f"there is no model {name!r}; the models are {', '.join(MODULES)}")
+    return getattr(import_module(MODULES[name]), name)

@@ -1,0 +1,116 @@
+"""Doubly smoothed gradient descent-ascent (the paper's Alg. 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+Gradient = Callable[[], None]
+
+
+class DoublySmoothedGDA:
+    r"""Descent in θ and ascent in φ on L(θ, φ) + r₁/2 ‖θ - p‖² - r₂/2 ‖φ - q‖², where p and q follow θ and φ.
+
+    One step (Alg. 2, lines 4-7)::
+
+        θ ← θ - α ∇_θ L̂(θ, φ, p, q)        φ ← φ + β ∇_φ L̂(θ, φ, p, q)   at the new θ
+        p ← p + γ (θ - p)                   q ← q + δ (φ - q)
+
+    With ``inner="adam"`` the same gradients, anchors included, pass through Adam in place of the plain step.
+
+    Args:
+        generator: Parameters θ.
+        potential: Parameters φ; may be empty.
+        lr_generator: α.
+        lr_potential: β.
+        anchor_generator: r₁ ≥ 0; 0 switches the smoothing of θ off.
+        anchor_potential: r₂ ≥ 0; 0 switches the smoothing of φ off.
+        follow_generator: γ in [0, 1].
+        follow_potential: δ in [0, 1].
+        inner: "adam" or "sgd".
+    """
+
+    def __init__(
+        self,
+        generator: Iterable[Tensor],
+        potential: Iterable[Tensor],
+        *,
+        lr_generator: float,
+        lr_potential: float,
+        anchor_generator: float,
+        anchor_potential: float,
+        follow_generator: float,
+        follow_potential: float,
+        inner: Literal["adam", "sgd"] = "adam",
+    ) -> None:
+        if inner not in ("adam", "sgd"):
+            raise ValueError(f"the inner step must be 'adam' or 'sgd', got {inner!r}")
+        self.generator = _Smoothed(
+            generator, lr_generator, anchor_generator, follow_generator, inner, maximize=False
+        )
+        self.potential = _Smoothed(
+            potential, lr_potential, anchor_potential, follow_potential, inner, maximize=True
+        )
+
+    def step(self, generator_gradient: Gradient, potential_gradient: Gradient) -> None:
+        """One iteration.
+
+        Args:
+            generator_gradient: Adds ∇_θ of the loss, without the anchor terms, to the ``grad`` of θ.
+            potential_gradient: Likewise ∇_φ for φ; it is called when θ is already new.
+        """
+        self.generator.update(generator_gradient)  # line 4
+        self.potential.update(potential_gradient)  # line 5
+        self.generator.follow()  # line 6
+        self.potential.follow()  # line 7
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that a resumed run needs beside the parameters themselves."""
+        return {"generator": self.generator.state_dict(), "potential": self.potential.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` gave."""
+        self.generator.load_state_dict(state["generator"])
+        self.potential.load_state_dict(state["potential"])
+
+
+class _Smoothed:
+    """One player: its parameters, the anchor that follows them, and the inner step."""
+
+    def __init__(
+        self, params: Iterable[Tensor], lr: float, strength: float, follow: float, inner: str, maximize: bool
+    ) -> None:
+        self.params = list(params)
+        self.anchor = [p.detach().clone() for p in self.params] if strength else []
+        self.strength, self.rate, self.sign = strength, follow, -1.0 if maximize else 1.0
+        make = torch.optim.Adam if inner == "adam" else torch.optim.SGD
+        self.inner = make(self.params, lr=lr, maximize=maximize) if self.params else None
+
+    def update(self, gradient: Gradient) -> None:
+        if self.inner is None:
+            return
+        self.inner.zero_grad(set_to_none=True)
+        gradient()
+        with torch.no_grad():
+            for param, anchor in zip(self.params, self.anchor):
+                if param.grad is not None:
+                    param.grad.add_(param - anchor, alpha=self.sign * self.strength)
+        self.inner.step()
+
+    @torch.no_grad()
+    def follow(self) -> None:
+        for param, anchor in zip(self.params, self.anchor):
+            anchor.lerp_(param, self.rate)
+
+    def state_dict(self) -> dict[str, Any]:
+        inner = None if self.inner is None else self.inner.state_dict()
+        return {"anchor": [a.clone() for a in self.anchor], "inner": inner}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for mine, stored in zip(self.anchor, state["anchor"], strict=True):
+            mine.copy_(stored)
+        if self.inner is not None:
+            self.inner.load_state_dict(state["inner"])

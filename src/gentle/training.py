@@ -1,0 +1,124 @@
+"""The only training loop: epochs of batches, validation, early stopping, progress."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+Record = dict[str, float]
+
+
+def train(
+    step: Callable[[NDArray[np.int64]], Mapping[str, float]],
+    *,
+    n_items: int,
+    batch_size: int,
+    n_epochs: int,
+    rng: np.random.Generator,
+    modules: Sequence[nn.Module],
+    validate: Callable[[], float] | None = None,
+    patience: int | None = None,
+    label: str = "training",
+    verbose: int = 0,
+) -> list[Record]:
+    """Run epochs of shuffled batches; with a patience, stop when validation no longer improves and restore the best weights.
+
+    Args:
+        step: Takes the indices of a batch, updates the networks, and returns its losses by name, ``loss`` among them.
+        n_items: Number of items to go through in an epoch.
+        batch_size: Items in a batch; the last of an epoch may be smaller.
+        n_epochs: Largest number of epochs.
+        rng: Shuffles the items.
+        modules: The networks whose best weights are restored.
+        validate: Gives the criterion after each epoch, smaller is better.
+        patience: Epochs without improvement after which training stops; None never stops and keeps the last weights.
+        label: What the progress bar calls the work.
+        verbose: 0 is silent, 1 shows a progress bar.
+
+    Returns:
+        One record per epoch: ``epoch``, the mean losses, ``validation`` (if any), ``seconds`` since the start.
+    """
+    history: list[Record] = []
+    best, best_epoch, best_weights = math.inf, 0, None
+    started = time.perf_counter()
+    with _progress(label, n_epochs, verbose) as report:
+        for epoch in range(1, n_epochs + 1):
+            order = rng.permutation(n_items)
+            totals: dict[str, float] = {}
+            for first in range(0, n_items, batch_size):
+                batch = order[first : first + batch_size]
+                for name, value in step(batch).items():
+                    totals[name] = totals.get(name, 0.0) + value * len(batch) / n_items
+            record = {"epoch": float(epoch), **totals}
+            if validate is not None:
+                record["validation"] = validate()
+            _require_finite(record)
+            record["seconds"] = time.perf_counter() - started
+            history.append(record)
+            report(record)
+            if validate is None or patience is None:
+                continue
+            if record["validation"] < best:
+                best, best_epoch = record["validation"], epoch
+                best_weights = [_weights(module) for module in modules]
+            elif epoch - best_epoch >= patience:
+                break
+    if best_weights is not None:
+        for module, weights in zip(modules, best_weights):
+            module.load_state_dict(weights)
+    return history
+
+
+def _weights(module: nn.Module) -> dict[str, Any]:
+    return {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
+
+
+def _require_finite(record: Record) -> None:
+    broken = [name for name, value in record.items() if not math.isfinite(value)]
+    if broken:
+        raise FloatingPointError(
+            f"training diverged in epoch {record['epoch']:.0f}: {', '.join(broken)} is not a finite number. "
+            "Lower the learning rates, or look for extreme values in the data."
+        )
+
+
+@contextmanager
+def _progress(label: str, n_epochs: int, verbose: int) -> Iterator[Callable[[Record], None]]:
+    """A progress bar on standard error; yields the function that advances it by an epoch."""
+    if verbose <= 0:
+        yield lambda record: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = [
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("epochs"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[losses]}"),
+    ]
+    console = Console(stderr=True)
+    if not (console.is_terminal or console.is_jupyter):  # a log file is no place for a moving bar
+        yield lambda record: None
+        return
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task(label, total=n_epochs, losses="")
+
+        def report(record: Record) -> None:
+            shown = {k: v for k, v in record.items() if k not in ("epoch", "seconds")}
+            losses = "  ".join(f"{name} {value:.4g}" for name, value in shown.items())
+            bar.update(task, advance=1, losses=losses)
+
+        yield report
+        bar.update(task, total=bar.tasks[0].completed)  # an early stop is a full bar, not a stuck one
