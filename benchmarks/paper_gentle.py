@@ -1,11 +1,13 @@
 """GENTLE with the paper's settings on the paper's data, beside the published figures.
 
-    python benchmarks/paper_gentle.py run --workers 2      # trains and scores what is not stored yet (hours of CPU)
-    python benchmarks/paper_gentle.py report               # writes benchmarks/paper_gentle.md from the records
+    python benchmarks/paper_gentle.py run --workers 2      # trains and scores what is not stored
+    yet (hours of CPU) python benchmarks/paper_gentle.py report               # writes
+    benchmarks/paper_gentle.md from the records
 
-Every (data set, variant, seed) is a cell of its own: its model is kept under ``benchmarks/paper_gentle/models`` (not in the
-repository), its scores, one row per test covariate, in ``benchmarks/paper_gentle/records`` (in the repository). A run that
-was stopped goes on where it was.
+Every (data set, variant, seed) is a cell of its own: its model is kept under
+``benchmarks/paper_gentle/models`` (not in the repository), its scores, one row per test covariate,
+in ``benchmarks/paper_gentle/records`` (in the repository). A run that was stopped goes on where it
+was.
 """
 
 from __future__ import annotations
@@ -86,7 +88,8 @@ def run_cell(data: str, variant: str, seed: int) -> str:
     )
     record.parent.mkdir(parents=True, exist_ok=True)
     scores.to_csv(record, index=False, float_format="%.8g")
-    return f"{name}: wd {scores.wd.mean():.4g}, ks {scores.ks.mean():.3f}, fit {scores.fit_seconds[0]:.0f} s"
+    wd, ks, seconds = scores.wd.mean(), scores.ks.mean(), scores.fit_seconds[0]
+    return f"{name}: wd {wd:.4g}, ks {ks:.3f}, fit {seconds:.0f} s"
 
 
 def _covariate(X: pd.DataFrame) -> np.ndarray:
@@ -99,7 +102,10 @@ def run(seeds: int, workers: int) -> None:
     with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
         jobs = [pool.submit(run_cell, *cell) for cell in cells(seeds)]
         for done, job in enumerate(concurrent.futures.as_completed(jobs), 1):
-            print(f"[{done}/{len(jobs)}, {(time.time() - started) / 60:.0f} min] {job.result()}", flush=True)
+            print(
+                f"[{done}/{len(jobs)}, {(time.time() - started) / 60:.0f} min] {job.result()}",
+                flush=True,
+            )
 
 
 def report() -> None:
@@ -117,13 +123,16 @@ def report() -> None:
             lines.append("| | authors' code | | " + " | ".join(RERUN[key]) + " | | |")
     text = (
         "# GENTLE with the paper's settings\n\n"
-        "`python benchmarks/paper_gentle.py run` then `report`. 16 stratified draws of U per covariate, 50 epochs, otherwise "
-        "`GENTLE.from_paper`. ± is the standard deviation over seeds of the mean over test covariates; 10,000 draws per test "
+        "`python benchmarks/paper_gentle.py run` then `report`. 16 stratified draws of U per "
+        "covariate, 50 epochs, otherwise `GENTLE.from_paper`. ± is the standard deviation over "
+        "seeds of the mean over test covariates; 10,000 draws per test "
         f"covariate. {platform.machine()}, {os.cpu_count()} cores, one thread per run, "
         f"{datetime.date.today().isoformat()}.\n\n" + "\n".join(lines) + "\n"
     )
     notes = Path(__file__).parent / "paper_gentle_notes.md"
-    Path(__file__).with_suffix(".md").write_text(text + (notes.read_text() if notes.exists() else ""))
+    Path(__file__).with_suffix(".md").write_text(
+        text + (notes.read_text() if notes.exists() else "")
+    )
     print(text)
 
 
@@ -154,7 +163,9 @@ def _seed_summary(rows: pd.DataFrame) -> pd.Series:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("task", choices=["run", "report"])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=2)

@@ -2,14 +2,16 @@
 
     python benchmarks/training_step.py --covariates 1000 --draws 64 --threads 1
 
-Both update equal copies of the networks on the same batch with the same draws; the script checks that they end in the same
-weights before it compares their times. The time of a step is the smallest of several, taken in turns in one run.
+Both update equal copies of the networks on the same batch with the same draws; the script checks
+that they end in the same weights before it compares their times. The time of a step is the smallest
+of several, taken in turns in one run.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import os
 import platform
 import time
 
@@ -19,12 +21,12 @@ import torch
 from gentle import GENTLE
 from gentle.data import Grouped
 from gentle.graph import spanning_tree
-from gentle.models.gentle import _Game
+from gentle.models.game import Game
 from gentle.nets import PaperMLP
 
 
-def looped_step(game: _Game, covariates: np.ndarray, u: torch.Tensor) -> None:
-    """Alg. 1 and 2 as they are printed: covariate after covariate, each a plain torch expression."""
+def looped_step(game: Game, covariates: np.ndarray, u: torch.Tensor) -> None:
+    """Algs. 1 and 2 as they are printed: covariate after covariate, in plain torch."""
     data, model = game.data, game.model
 
     def losses() -> tuple[torch.Tensor, torch.Tensor]:
@@ -58,14 +60,14 @@ def looped_step(game: _Game, covariates: np.ndarray, u: torch.Tensor) -> None:
     game.optimizer.step(generator_gradient, potential_gradient)
 
 
-def make_game(n_covariates: int, n_draws: int, inner: str) -> _Game:
+def make_game(n_covariates: int, n_draws: int, inner: str) -> Game:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n_covariates, 9)).repeat(rng.geometric(0.9, n_covariates), axis=0)
     data = Grouped.of(X, X[:, 0] + rng.normal(size=len(X)))
     seed = torch.Generator().manual_seed(0)
     model = GENTLE(n_draws=n_draws, inner=inner)
     nets = [PaperMLP(9, model.hidden_widths, seed) for _ in range(2)]
-    return _Game(model, data, spanning_tree(data.x), *nets, seed)
+    return Game(model, data, spanning_tree(data.x), *nets, seed)
 
 
 def difference(n_covariates: int, n_draws: int) -> float:
@@ -77,7 +79,7 @@ def difference(n_covariates: int, n_draws: int) -> float:
     one.step(batch)
     looped_step(two, batch, u)
     moved = zip(one.theta + one.phi, two.theta + two.phi)
-    return max(float((a - b).abs().max()) for a, b in moved)
+    return max((a - b).detach().abs().max().item() for a, b in moved)
 
 
 def main() -> None:
@@ -89,7 +91,10 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
 
-    print(f"{platform.processor() or platform.machine()}, torch {torch.__version__}, {args.threads} thread(s)")
+    print(
+        f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}, "
+        f"{args.threads} thread(s)"
+    )
     print(f"largest difference of weights after one step: {difference(100, args.draws):.1e}")
     fast, slow = (make_game(args.covariates, args.draws, "adam") for _ in range(2))
     batch = np.arange(args.covariates)

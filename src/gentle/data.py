@@ -1,4 +1,4 @@
-"""From the user's table to the paper's: numeric covariates, equal rows grouped, everything standardised."""
+"""From the user's table to the paper's: numeric, equal rows grouped, standardised."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ Ints = NDArray[np.int64]
 
 
 def numeric_covariates(X: Any) -> Any:
-    """A frame's columns as float64, or the reason why they cannot be; anything but a frame passes through.
+    """A frame's columns as float64, or the reason why they cannot be.
 
-    Numbers, booleans and nullable numbers become floats (missing values NaN). Text is refused with its column and row.
+    Numbers, booleans and nullable numbers become floats (missing values NaN). Text is refused with
+    its column and row.
     """
     if not isinstance(X, pd.DataFrame):
         return X
@@ -61,7 +62,8 @@ def require_finite(X: Floats, names: ArrayLike | None) -> None:
     label = position if names is None else repr(np.asarray(names)[position])
     kind = "NaN (missing)" if np.isnan(X[rows[0], position]) else "infinity"
     raise ValueError(
-        f"Input X contains {kind}: column {label} has {len(rows)} such value(s), the first in row {rows[0]}. "
+        f"Input X contains {kind}: column {label} has {len(rows)} such value(s), the first in "
+        f"row {rows[0]}. "
         "Fill them in or drop the rows."
     )
 
@@ -89,7 +91,8 @@ class Standardiser:
         mean, scale = np.where(constant, values[0], mean), np.where(constant, 1.0, scale)
         if not (np.all(np.isfinite(mean)) and np.all(np.isfinite(scale)) and np.all(scale > 0)):
             raise ValueError(
-                "values are too large or too close together to be standardised in double precision; rescale them"
+                "values are too large or too close together to be standardised in double precision; "
+                "rescale them"
             )
         return cls(mean, scale)
 
@@ -109,7 +112,7 @@ class Standardiser:
 
 @dataclass(frozen=True)
 class Grouped:
-    """The paper's data set: distinct covariates x_i with their N_i responses, which lie side by side.
+    """The paper's data set: distinct covariates x_i, each with its N_i responses.
 
     Attributes:
         x: Distinct covariates in the order of their first appearance, ``(n, d)``.
@@ -158,7 +161,7 @@ class Grouped:
         return self.weight / np.repeat(total, self.counts)
 
     def rows(self, covariates: Ints) -> tuple[Ints, Ints]:
-        """Where the responses of some covariates stand, and to which of them each belongs; both ``(R,)``."""
+        """Positions of the responses of some covariates, and whose each is; both ``(R,)``."""
         counts = self.start[covariates + 1] - self.start[covariates]
         owner = np.repeat(np.arange(len(covariates)), counts)
         within = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -171,14 +174,14 @@ class Grouped:
         return Grouped(self.x[covariates], self.y[rows], self.weight[rows], start.astype(np.int64))
 
     def split(self, fraction: float, rng: np.random.Generator) -> tuple[Grouped, Grouped]:
-        """Hold out a share of the covariates, each with all its responses; both parts keep at least one."""
+        """Hold out a share of the covariates with all their responses; no part stays empty."""
         n_held_out = min(max(1, round(fraction * len(self))), len(self) - 1)
         held_out = np.zeros(len(self), bool)
         held_out[rng.permutation(len(self))[:n_held_out]] = True
         return self.take(np.flatnonzero(~held_out)), self.take(np.flatnonzero(held_out))
 
     def padded(self) -> tuple[Floats, Floats]:
-        """Responses and weights as rectangles, short rows filled with weight 0; both ``(n, max N_i)``."""
+        """Responses and weights, ``(n, max N_i)``; short rows are filled with weight 0."""
         width = int(self.counts.max())
         y = np.repeat(self.y[self.start[:-1]], width).reshape(len(self), width)
         weight = np.zeros((len(self), width))
@@ -188,8 +191,10 @@ class Grouped:
 
 
 def group_rows(X: Floats) -> tuple[Ints, Ints]:
-    """Number equal rows: the first row of each group ``(n,)`` and each row's group ``(N,)``, in order of appearance."""
-    X = np.ascontiguousarray(np.asarray(X, np.float64) + 0.0)  # + 0.0 turns -0.0 into 0.0, which is equal to it
+    """Number equal rows in order of appearance: first row of each group, group of each row."""
+    X = np.ascontiguousarray(
+        np.asarray(X, np.float64) + 0.0
+    )  # + 0.0 turns -0.0 into 0.0, which is equal to it
     bytes_ = X.view(np.dtype((np.void, X.dtype.itemsize * X.shape[1]))).ravel()
     _, first, inverse = np.unique(bytes_, return_index=True, return_inverse=True)
     order = np.argsort(first)
@@ -199,7 +204,7 @@ def group_rows(X: Floats) -> tuple[Ints, Ints]:
 
 
 def responses_per_covariate(X: ArrayLike) -> Ints:
-    """How often each distinct covariate of a table occurs, in order of appearance, ``(n,)`` (the paper's Figure 1).
+    """How often each distinct covariate of a table occurs, ``(n,)`` (the paper's Figure 1).
 
     Example:
         >>> responses_per_covariate([[1, 2], [3, 4], [1, 2]]).tolist()
@@ -210,15 +215,17 @@ def responses_per_covariate(X: ArrayLike) -> Ints:
 
 
 def lipschitz_pairs(X: ArrayLike, y: ArrayLike, min_responses: int = 18) -> pd.DataFrame:
-    """Are close covariates' conditional distributions close? One row per pair of often seen covariates (Figure 2).
+    """Are the distributions at close covariates close? All pairs of often seen ones (Figure 2).
 
     Args:
-        X: Covariates, ``(N, d)``; distances are taken after standardising the columns over the table.
+        X: Covariates, ``(N, d)``; distances are taken after standardising the columns over the
+            table.
         y: Responses, ``(N,)``.
         min_responses: Only covariates with more responses than this take part.
 
     Returns:
-        Columns ``distance`` (Euclidean, standardised units) and ``w2`` (2-Wasserstein, units of ``y``).
+        Columns ``distance`` (Euclidean, standardised units) and ``w2`` (2-Wasserstein, units of
+        ``y``).
     """
     X, y = _rectangle(X), np.asarray(y, np.float64).ravel()
     scaled = Standardiser.of(X, np.ones(len(X))).encode(X)
@@ -226,8 +233,8 @@ def lipschitz_pairs(X: ArrayLike, y: ArrayLike, min_responses: int = 18) -> pd.D
     table = table.take(np.flatnonzero(table.counts > min_responses))
     if len(table) < 2:
         raise ValueError(
-            f"fewer than two covariates have more than {min_responses} responses; lower min_responses, "
-            "or use a table in which covariates repeat"
+            f"fewer than two covariates have more than {min_responses} responses; lower "
+            "min_responses, or use a table in which covariates repeat"
         )
     i, j = np.triu_indices(len(table), k=1)
     values, weights = table.padded()

@@ -9,7 +9,9 @@ from torch import Tensor
 
 
 def kernel_cdf(t: Tensor, y: Tensor, share: Tensor, group: Tensor, bandwidth: Tensor) -> Tensor:
-    r"""Gaussian-kernel cdf of each covariate's responses, exactly: F̂_i(t) = Σ_k share_k Φ((t - y_k) / bandwidth_i).
+    r"""Gaussian-kernel cdf of each covariate's responses, as the exact mixture.
+
+    F̂_i(t) = Σ_k share_k Φ((t - y_k) / bandwidth_i), over the responses k of covariate i.
 
     Args:
         t: Points at which each covariate's cdf is wanted, ``(B, m)``.
@@ -27,11 +29,13 @@ def kernel_cdf(t: Tensor, y: Tensor, share: Tensor, group: Tensor, bandwidth: Te
     return torch.zeros_like(t).index_add(0, group, share[:, None] * _normal_cdf(z))
 
 
-def kernel_quantile(u: Tensor, y: Tensor, share: Tensor, group: Tensor, bandwidth: Tensor) -> Tensor:
+def kernel_quantile(
+    u: Tensor, y: Tensor, share: Tensor, group: Tensor, bandwidth: Tensor
+) -> Tensor:
     r"""Inverse of `kernel_cdf`: the u-quantiles of each covariate's Gaussian mixture, by bisection.
 
-    A quantile of a mixture lies between the smallest and the largest quantile of its components, y_k + bandwidth Φ⁻¹(u), so
-    a covariate with one response is exact at once.
+    A quantile of a mixture lies between the smallest and the largest quantile of its components,
+    y_k + bandwidth Φ⁻¹(u), so a covariate with one response is exact at once.
 
     Args:
         u: Levels, strictly between 0 and 1, ``(B, m)``.
@@ -60,9 +64,10 @@ def kernel_quantile(u: Tensor, y: Tensor, share: Tensor, group: Tensor, bandwidt
 def bandwidths(rule: float | str, y: Tensor, share: Tensor, group: Tensor, n_groups: int) -> Tensor:
     r"""Kernel bandwidth of each covariate, ``(n_groups,)``.
 
-    A number is used as it is, in the units of ``y``. "scott" is sd_i n_i^{-1/5}, "silverman" sd_i (3 n_i / 4)^{-1/5}, with
-    n_i Kish's effective number of responses and sd_i their standard deviation. Where a covariate has one response, or
-    equal ones, sd_i is the standard deviation pooled within covariates, or over all responses if no covariate has two.
+    A number is used as it is, in the units of ``y``. "scott" is sd_i n_i^{-1/5}, "silverman" sd_i
+    (3 n_i / 4)^{-1/5}, with n_i Kish's effective number of responses and sd_i their standard
+    deviation. Where a covariate has one response, or equal ones, sd_i is the standard deviation
+    pooled within covariates, or over all responses if no covariate has two.
 
     Args:
         rule: A positive number, "scott" or "silverman".
@@ -73,10 +78,14 @@ def bandwidths(rule: float | str, y: Tensor, share: Tensor, group: Tensor, n_gro
     """
     if not isinstance(rule, str):
         if not (rule > 0 and math.isfinite(rule)):
-            raise ValueError(f"bandwidth must be a positive number, 'scott' or 'silverman', got {rule!r}")
+            raise ValueError(
+                f"bandwidth must be a positive number, 'scott' or 'silverman', got {rule!r}"
+            )
         return torch.full((n_groups,), float(rule), dtype=y.dtype, device=y.device)
     if rule not in ("scott", "silverman"):
-        raise ValueError(f"bandwidth must be a positive number, 'scott' or 'silverman', got {rule!r}")
+        raise ValueError(
+            f"bandwidth must be a positive number, 'scott' or 'silverman', got {rule!r}"
+        )
 
     def total(values: Tensor) -> Tensor:
         return torch.zeros(n_groups, dtype=y.dtype, device=y.device).index_add(0, group, values)

@@ -1,4 +1,4 @@
-"""Conditional distributions as objects: one place for sampling, quantiles, cdf, density, mean and CRPS."""
+"""Conditional distributions as objects: the one place for draws, quantiles, cdf, density, CRPS."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TILE = 64  # rows and draws that share one stream of uniforms
 
 
 def as_seed(random_state: Seed) -> int:
-    """A seed from whatever users pass as one; None gives a fresh one. No global state is read or changed."""
+    """A seed from what users pass as one; None gives a fresh one. Global state is left alone."""
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(2, np.uint64)[0])
     if isinstance(random_state, np.random.Generator):
@@ -35,8 +35,9 @@ def as_seed(random_state: Seed) -> int:
 def uniforms(seed: int, n_rows: int, n_samples: int, first_row: int = 0) -> Floats:
     """Independent uniforms that depend on (seed, row, draw) only, ``(n_rows, n_samples)``.
 
-    Tiles of 64 × 64 (row, draw) cells each have a stretch of their own in one PCG64 sequence. So any block of rows
-    or draws can be had alone, equals that block of a larger request, and costs about what a plain generator costs.
+    Tiles of 64 × 64 (row, draw) cells each have a stretch of their own in one PCG64 sequence. So
+    any block of rows or draws can be had alone, equals that block of a larger request, and costs
+    about what a plain generator costs.
 
     Example:
         >>> whole = uniforms(7, 100, 70)
@@ -53,7 +54,9 @@ def uniforms(seed: int, n_rows: int, n_samples: int, first_row: int = 0) -> Floa
             bits.state = origin
             bits.advance(((top // _TILE) << 64) + ((left // _TILE) << 20))
             tile = rng.random((hi - top, _TILE))
-            out[lo - first_row : hi - first_row, left : left + _TILE] = tile[lo - top :, : n_samples - left]
+            out[lo - first_row : hi - first_row, left : left + _TILE] = tile[
+                lo - top :, : n_samples - left
+            ]
     return out
 
 
@@ -76,7 +79,7 @@ class ConditionalDistribution(ABC):
 
     @abstractmethod
     def cdf(self, y: ArrayLike) -> Floats:
-        """P(Y ≤ y | x): y ``(n,)`` gives ``(n,)``, y ``(n, m)`` gives ``(n, m)``; a number is used for every row."""
+        """P(Y ≤ y | x): y ``(n,)`` gives ``(n,)``, ``(n, m)`` gives ``(n, m)``, a number ``(n,)``."""
 
     @abstractmethod
     def log_prob(self, y: ArrayLike) -> Floats:
@@ -92,7 +95,7 @@ class ConditionalDistribution(ABC):
 
     @abstractmethod
     def crps(self, y: ArrayLike) -> Floats:
-        """Continuous ranked probability score of responses, smaller is better; shapes as for `cdf`."""
+        """Continuous ranked probability score, smaller is better; shapes as for `cdf`."""
 
     def quantile(self, alpha: ArrayLike) -> Floats:
         """Quantiles at common levels: a number gives ``(n,)``, ``(m,)`` gives ``(n, m)``."""
@@ -103,21 +106,25 @@ class ConditionalDistribution(ABC):
         return values[:, 0] if levels.ndim == 0 else values
 
     def interval(self, coverage: float = 0.9) -> Floats:
-        """Central interval that holds Y with the given probability: lower and upper end, ``(n, 2)``."""
+        """Central interval of the given probability: lower and upper end, ``(n, 2)``."""
         if not 0 <= coverage <= 1:
             raise ValueError(f"coverage must lie between 0 and 1, got {coverage}")
         return self.quantile([(1 - coverage) / 2, (1 + coverage) / 2])
 
     def sample(
-        self, n_samples: int = 1, random_state: Seed = None, u: ArrayLike | None = None, first_row: int = 0
+        self,
+        n_samples: int = 1,
+        random_state: Seed = None,
+        u: ArrayLike | None = None,
+        first_row: int = 0,
     ) -> Floats:
         """Independent draws, ``(n, n_samples)``.
 
         Args:
             n_samples: Draws per row.
             random_state: Seed. Row i's draws depend on the seed, i and x_i only.
-            u: Levels in [0, 1] to use instead of random ones: ``(n, m)``, or ``(m,)`` to give all rows the same (common
-                random numbers).
+            u: Levels in [0, 1] to use instead of random ones: ``(n, m)``, or ``(m,)`` to give all
+                rows the same (common random numbers).
             first_row: Position of this object's first row in a larger request.
         """
         if u is None:
@@ -128,7 +135,9 @@ class ConditionalDistribution(ABC):
         if levels.ndim not in (1, 2) or not np.all((levels >= 0) & (levels <= 1)):
             raise ValueError("u must be an array (m,) or (n, m) of levels between 0 and 1")
         if levels.ndim == 2 and len(levels) != len(self):
-            raise ValueError(f"u has {len(levels)} rows, but there are {len(self)} rows of covariates")
+            raise ValueError(
+                f"u has {len(levels)} rows, but there are {len(self)} rows of covariates"
+            )
         return self.ppf(np.broadcast_to(levels, (len(self), levels.shape[-1])))
 
     def _per_row(self, y: ArrayLike) -> tuple[Floats, tuple[int, ...]]:
@@ -138,7 +147,8 @@ class ConditionalDistribution(ABC):
             return np.full((len(self), 1), float(values)), (len(self),)
         if values.ndim > 2 or len(values) != len(self):
             raise ValueError(
-                f"y has shape {values.shape}, but there are {len(self)} rows of covariates: pass (n,) or (n, m)"
+                f"y has shape {values.shape}, but there are {len(self)} rows of covariates: "
+                "pass (n,) or (n, m)"
             )
         if np.isnan(values).any():
             raise ValueError("y contains NaN")
@@ -148,16 +158,19 @@ class ConditionalDistribution(ABC):
 class QuantileTable(ConditionalDistribution):
     """Monotone piecewise-linear quantile functions on the line, one per row.
 
-    The knots of a row are points (level, value), both nondecreasing, from level 0 to level 1. Two knots with one value are
-    a plateau: an atom whose probability is the difference of their levels. Two knots with one level are a jump: a gap in
-    the support. Between knots the distribution is uniform; nothing lies beyond the first and the last value.
+    The knots of a row are points (level, value), both nondecreasing, from level 0 to level 1. Two
+    knots with one value are
+    a plateau: an atom whose probability is the difference of their levels. Two knots with one level
+    are a jump: a gap in the support. Between knots the distribution is uniform; nothing lies beyond
+    the first and the last value.
 
     Args:
         levels: ``(K,)``, common to all rows, or ``(n, K)``.
         values: ``(n, K)``.
 
     Example:
-        >>> table = QuantileTable([0.0, 0.25, 1.0], [[0.0, 0.0, 3.0]])  # P(Y = 0) = 1/4, else uniform on (0, 3)
+        >>> # P(Y = 0) = 1/4, otherwise uniform on (0, 3)
+        >>> table = QuantileTable([0.0, 0.25, 1.0], [[0.0, 0.0, 3.0]])
         >>> table.cdf([[-1.0, 0.0, 1.0, 3.0]]).tolist()
         [[0.0, 0.25, 0.5, 1.0]]
         >>> float(table.mean()[0])
@@ -170,7 +183,10 @@ class QuantileTable(ConditionalDistribution):
         if self.values.ndim != 2 or self.values.shape[1] < 2:
             raise ValueError(f"values must be (n, K) with K of at least 2, got {self.values.shape}")
         if self.levels.shape not in {self.values.shape, self.values.shape[1:]}:
-            raise ValueError(f"levels must be (K,) or (n, K), got {self.levels.shape} beside values {self.values.shape}")
+            raise ValueError(
+                f"levels must be (K,) or (n, K), got {self.levels.shape} beside values "
+                f"{self.values.shape}"
+            )
         if np.any(self.levels[..., 0] != 0) or np.any(self.levels[..., -1] != 1):
             raise ValueError("levels must start at 0 and end at 1")
         if np.any(np.diff(self.levels) < 0) or not np.all(np.diff(self.values) >= 0):
@@ -178,15 +194,21 @@ class QuantileTable(ConditionalDistribution):
 
     @classmethod
     def of_sample(cls, y: ArrayLike, weights: ArrayLike | None = None) -> QuantileTable:
-        """The empirical distributions of weighted samples ``(n, m)``, or of one sample ``(m,)``: all mass in atoms."""
+        """The empirical distributions of weighted samples ``(n, m)`` or ``(m,)``: all atoms."""
         y = np.atleast_2d(np.asarray(y, np.float64))
-        weights = np.ones_like(y) if weights is None else np.broadcast_to(np.asarray(weights, np.float64), y.shape)
+        weights = (
+            np.ones_like(y)
+            if weights is None
+            else np.broadcast_to(np.asarray(weights, np.float64), y.shape)
+        )
         order = np.argsort(y, axis=1)
         y, weights = np.take_along_axis(y, order, 1), np.take_along_axis(weights, order, 1)
         after = np.cumsum(weights, axis=1)
         after = np.minimum(after / after[:, -1:], 1.0)
         before = np.concatenate([np.zeros((len(y), 1)), after[:, :-1]], axis=1)
-        levels = np.stack([before, after], axis=2).reshape(len(y), -1)  # (n, 2m): each point a plateau
+        levels = np.stack([before, after], axis=2).reshape(
+            len(y), -1
+        )  # (n, 2m): each point a plateau
         return cls(levels, np.repeat(y, 2, axis=1))
 
     def affine(self, scale: float, shift: float) -> QuantileTable:
@@ -218,7 +240,9 @@ class QuantileTable(ConditionalDistribution):
         return np.concatenate([np.zeros((len(self), 1)), np.cumsum(pieces, axis=1)], axis=1)
 
     def ppf(self, u: Floats) -> Floats:  # noqa: D102
-        right = np.maximum(_search(self.levels, u, "left"), 1)  # (n, m); left-continuous, as quantiles are
+        right = np.maximum(
+            _search(self.levels, u, "left"), 1
+        )  # (n, m); left-continuous, as quantiles are
         l0, l1 = _pick(self._row_levels, right - 1), _pick(self._row_levels, right)
         v0, v1 = _pick(self.values, right - 1), _pick(self.values, right)
         t = np.divide(u - l0, l1 - l0, out=np.zeros_like(l0), where=l1 > l0)
@@ -239,12 +263,14 @@ class QuantileTable(ConditionalDistribution):
         return np.where(inside, l0 + t * (l1 - l0), (left >= 0).astype(float)), left
 
     def log_prob(self, y: ArrayLike) -> Floats:
-        """Log density with respect to Lebesgue measure; at an atom, the log of its probability; shapes as for `cdf`."""
+        """Log density, at an atom the log of its probability; shapes as for `cdf`."""
         points, shape = self._per_row(y)
         last = self.values.shape[1] - 1
         after = _search(self.values, points, "right")  # first knot above y
         first = _search(self.values, points, "left")  # first knot at or above y
-        atom = _pick(self._row_levels, np.maximum(after - 1, 0)) - _pick(self._row_levels, np.minimum(first, last))
+        atom = _pick(self._row_levels, np.maximum(after - 1, 0)) - _pick(
+            self._row_levels, np.minimum(first, last)
+        )
         on_knot = after > first
         # The piece to the right of y, or to the left at the very end of the support.
         j = np.clip(after, 1, last)
@@ -257,7 +283,7 @@ class QuantileTable(ConditionalDistribution):
             return np.log(mass).reshape(shape)
 
     def atoms(self, min_probability: float = 0.0) -> list[tuple[Floats, Floats]]:
-        """The atoms of each row: their values and their probabilities, larger than ``min_probability``."""
+        """Values and probabilities, above ``min_probability``, of each row's atoms."""
         found = []
         for levels, values in zip(self._row_levels, self.values):
             points, first = np.unique(values, return_index=True)
@@ -275,13 +301,18 @@ class QuantileTable(ConditionalDistribution):
         return np.sqrt((np.diff(self._row_levels) * (a * a + a * b + b * b)).sum(axis=1) / 3)
 
     def crps(self, y: ArrayLike) -> Floats:
-        """E|Y - y| - E|Y - Y'|/2, exact for the piecewise-linear quantile function; shapes as for `cdf`."""
+        """E|Y - y| - E|Y - Y'|/2, exact for the table; shapes as for `cdf`."""
         points, shape = self._per_row(y)
         level, left = self._cdf(points)
         j = np.maximum(left, 0)
         # ∫₀^F Q, where Q climbs from the knot j to y itself.
-        below = _pick(self._integral, j) + (level - _pick(self._row_levels, j)) * (_pick(self.values, j) + points) / 2
-        below = np.where(left < 0, 0.0, np.where(left == self.values.shape[1] - 1, self._integral[:, -1:], below))
+        below = (
+            _pick(self._integral, j)
+            + (level - _pick(self._row_levels, j)) * (_pick(self.values, j) + points) / 2
+        )
+        below = np.where(
+            left < 0, 0.0, np.where(left == self.values.shape[1] - 1, self._integral[:, -1:], below)
+        )
         distance = self._integral[:, -1:] - points + 2 * (points * level - below)
         return (distance - self._half_spread[:, None]).reshape(shape)
 
@@ -328,7 +359,11 @@ class ChunkedDistribution(ConditionalDistribution):
         return self._map(lambda part, rows: part.ppf(u[rows]))
 
     def sample(  # noqa: D102
-        self, n_samples: int = 1, random_state: Seed = None, u: ArrayLike | None = None, first_row: int = 0
+        self,
+        n_samples: int = 1,
+        random_state: Seed = None,
+        u: ArrayLike | None = None,
+        first_row: int = 0,
     ) -> Floats:
         if u is not None:
             return super().sample(n_samples, random_state, u, first_row)
@@ -358,7 +393,7 @@ class ChunkedDistribution(ConditionalDistribution):
 
 
 def _search(a: Floats, v: Floats, side: str) -> NDArray[np.int64]:
-    """np.searchsorted of each row of v ``(n, m)`` in a common ``(K,)`` or its own ``(n, K)`` sorted row."""
+    """np.searchsorted of v ``(n, m)``, row by row, in sorted ``(K,)`` or ``(n, K)``."""
     if a.ndim == 1:
         return np.searchsorted(a, v, side=side)  # type: ignore[call-overload]
     lo = np.zeros(v.shape, np.int64)

@@ -13,8 +13,9 @@ from torch.nn import functional
 class PaperMLP(nn.Module):
     """A scalar function of (x, s): the paper's T_θ(x, u) and its potential v_φ(x, y).
 
-    Fully connected layers with ReLU; the input (x, s) is concatenated again before layers 2, 4, 6, ...; Xavier-uniform weights
-    and zero biases. With the default widths it has the paper's seven layers.
+    Fully connected layers with ReLU; the input (x, s) is concatenated again before layers 2, 4, 6,
+    ...; Xavier-uniform weights and zero biases. With the default widths it has the paper's seven
+    layers.
 
     Args:
         n_covariates: Number of columns of x, d.
@@ -22,7 +23,9 @@ class PaperMLP(nn.Module):
         generator: Source of the initial weights; the global one is left alone.
     """
 
-    def __init__(self, n_covariates: int, widths: Sequence[int], generator: Generator | None = None) -> None:
+    def __init__(
+        self, n_covariates: int, widths: Sequence[int], generator: Generator | None = None
+    ) -> None:
         super().__init__()
         n_inputs = n_covariates + 1
         self.n_covariates = n_covariates
@@ -44,9 +47,12 @@ class PaperMLP(nn.Module):
         h = None
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases)):
             if self._takes_input(layer):
-                # The covariate's share of the layer is computed once per covariate, not once per point.
+                # The covariate's share of the layer is computed once per covariate, not once per
+                # point.
                 of_x, of_s = weight[:, -d - 1 : -1], weight[:, -1]
-                entry = functional.linear(x, of_x, bias)[:, None, :] + s[:, :, None] * of_s  # (B, m, out)
+                entry = (
+                    functional.linear(x, of_x, bias)[:, None, :] + s[:, :, None] * of_s
+                )  # (B, m, out)
                 entry = entry.flatten(0, 1)  # (B·m, out)
                 h = entry if h is None else torch.addmm(entry, h, weight[:, : -d - 1].t())
             else:

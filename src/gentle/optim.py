@@ -12,14 +12,17 @@ Gradient = Callable[[], None]
 
 
 class DoublySmoothedGDA:
-    r"""Descent in θ and ascent in φ on L(θ, φ) + r₁/2 ‖θ - p‖² - r₂/2 ‖φ - q‖², where p and q follow θ and φ.
+    r"""Descent in θ, ascent in φ, each pulled towards a follower: p of θ, q of φ.
+
+    The objective is L(θ, φ) + r₁/2 ‖θ - p‖² - r₂/2 ‖φ - q‖² (Eq. 12).
 
     One step (Alg. 2, lines 4-7)::
 
         θ ← θ - α ∇_θ L̂(θ, φ, p, q)        φ ← φ + β ∇_φ L̂(θ, φ, p, q)   at the new θ
         p ← p + γ (θ - p)                   q ← q + δ (φ - q)
 
-    With ``inner="adam"`` the same gradients, anchors included, pass through Adam in place of the plain step.
+    With ``inner="adam"`` the same gradients, anchors included, pass through Adam in place of the
+    plain step.
 
     Args:
         generator: Parameters θ.
@@ -59,7 +62,8 @@ class DoublySmoothedGDA:
         """One iteration.
 
         Args:
-            generator_gradient: Adds ∇_θ of the loss, without the anchor terms, to the ``grad`` of θ.
+            generator_gradient: Adds ∇_θ of the loss, without the anchor terms, to the ``grad`` of
+                θ.
             potential_gradient: Likewise ∇_φ for φ; it is called when θ is already new.
         """
         self.generator.update(generator_gradient)  # line 4
@@ -81,7 +85,13 @@ class _Smoothed:
     """One player: its parameters, the anchor that follows them, and the inner step."""
 
     def __init__(
-        self, params: Iterable[Tensor], lr: float, strength: float, follow: float, inner: str, maximize: bool
+        self,
+        params: Iterable[Tensor],
+        lr: float,
+        strength: float,
+        follow: float,
+        inner: str,
+        maximize: bool,
     ) -> None:
         self.params = list(params)
         self.anchor = [p.detach().clone() for p in self.params] if strength else []

@@ -28,22 +28,27 @@ def train(
     label: str = "training",
     verbose: int = 0,
 ) -> list[Record]:
-    """Run epochs of shuffled batches; with a patience, stop when validation no longer improves and restore the best weights.
+    """Run epochs of shuffled batches.
+
+    With a patience, stop when validation no longer improves, and restore the best weights.
 
     Args:
-        step: Takes the indices of a batch, updates the networks, and returns its losses by name, ``loss`` among them.
+        step: Takes the indices of a batch, updates the networks, and returns its losses by name,
+            ``loss`` among them.
         n_items: Number of items to go through in an epoch.
         batch_size: Items in a batch; the last of an epoch may be smaller.
         n_epochs: Largest number of epochs.
         rng: Shuffles the items.
         modules: The networks whose best weights are restored.
         validate: Gives the criterion after each epoch, smaller is better.
-        patience: Epochs without improvement after which training stops; None never stops and keeps the last weights.
+        patience: Epochs without improvement after which training stops; None never stops and keeps
+            the last weights.
         label: What the progress bar calls the work.
         verbose: 0 is silent, 1 shows a progress bar.
 
     Returns:
-        One record per epoch: ``epoch``, the mean losses, ``validation`` (if any), ``seconds`` since the start.
+        One record per epoch: ``epoch``, the mean losses, ``validation`` (if any), ``seconds`` since
+        the start.
     """
     history: list[Record] = []
     best, best_epoch, best_weights = math.inf, 0, None
@@ -84,7 +89,7 @@ def _require_finite(record: Record) -> None:
     broken = [name for name, value in record.items() if not math.isfinite(value)]
     if broken:
         raise FloatingPointError(
-            f"training diverged in epoch {record['epoch']:.0f}: {', '.join(broken)} is not a finite number. "
+            f"training diverged in epoch {record['epoch']:.0f}: {', '.join(broken)} is not finite. "
             "Lower the learning rates, or look for extreme values in the data."
         )
 
@@ -96,7 +101,14 @@ def _progress(label: str, n_epochs: int, verbose: int) -> Iterator[Callable[[Rec
         yield lambda record: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     columns = [
         TextColumn("{task.description}"),
@@ -121,4 +133,6 @@ def _progress(label: str, n_epochs: int, verbose: int) -> Iterator[Callable[[Rec
             bar.update(task, advance=1, losses=losses)
 
         yield report
-        bar.update(task, total=bar.tasks[0].completed)  # an early stop is a full bar, not a stuck one
+        bar.update(
+            task, total=bar.tasks[0].completed
+        )  # an early stop is a full bar, not a stuck one

@@ -1,7 +1,8 @@
 """Optimal transport on the line, as pure functions.
 
-Distances between weighted samples (`wasserstein`, `ks`) work on NumPy arrays and only measure. The entropic semi-dual of the
-paper (`soft_c_transform`, `semidual`) works on torch tensors and is differentiable in all of them.
+Distances between weighted samples (`wasserstein`, `ks`) work on NumPy arrays and only measure. The
+entropic semi-dual of the paper (`soft_c_transform`, `semidual`) works on torch tensors and is
+differentiable in all of them.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ def wasserstein(
 ) -> Floats:
     r"""Wasserstein distance of order p between weighted samples on the line.
 
-    W_p = (∫₀¹ |F_a⁻¹(t) - F_b⁻¹(t)|ᵖ dt)^{1/p}, exact for the two step functions. Leading axes are batched; a weight of zero
-    removes a point, so samples of unequal sizes can be padded.
+    W_p = (∫₀¹ |F_a⁻¹(t) - F_b⁻¹(t)|ᵖ dt)^{1/p}, exact for the two step functions. Leading axes are
+    batched; a weight of zero removes a point, so samples of unequal sizes can be padded.
 
     Args:
         a: First samples, ``(..., n)``.
@@ -56,7 +57,8 @@ def wasserstein(
     level = np.concatenate([a_level, b_level], axis=-1)  # (..., n + m)
     order = np.argsort(level, axis=-1, kind="stable")
     from_a = order < n
-    # On the interval that ends at a level, each quantile function sits at its first point not yet used up.
+    # On the interval that ends at a level, each quantile function sits at its first point not yet
+    # used up.
     n_a_before = np.cumsum(from_a, axis=-1) - from_a
     n_b_before = np.arange(n + m) - n_a_before
     gap = np.abs(
@@ -98,21 +100,25 @@ def ks(
         axis=-1,
     )  # (..., n + m)
     values = np.concatenate(
-        [np.broadcast_to(a, (*batch, a.shape[-1])), np.broadcast_to(b, (*batch, b.shape[-1]))], axis=-1
+        [np.broadcast_to(a, (*batch, a.shape[-1])), np.broadcast_to(b, (*batch, b.shape[-1]))],
+        axis=-1,
     )
     order = np.argsort(values, axis=-1)
     values = np.take_along_axis(values, order, axis=-1)
     gap = np.abs(np.cumsum(np.take_along_axis(signed, order, axis=-1), axis=-1))
-    inside_tie = values[..., 1:] == values[..., :-1]  # both functions jump together: look after the last of a tie
+    inside_tie = (
+        values[..., 1:] == values[..., :-1]
+    )  # both functions jump together: look after the last of a tie
     gap[..., :-1][inside_tie] = 0.0
     return gap[..., :-1].max(axis=-1, initial=0.0)
 
 
 def soft_c_transform(v: Tensor, z: Tensor, y: Tensor, epsilon: float) -> Tensor:
-    r"""Smoothed c-transform of a potential for the cost |y - z|² (Eq. 5), the integral replaced by a mean over draws.
+    r"""Smoothed c-transform of a potential for the cost |y - z|² (Eq. 5), over draws.
 
-    v^ε(y) = -ε log mean_z exp((v(z) - |y - z|²) / ε). It is written around the largest exponent with expm1 and log1p, so
-    that it tends to min_z(|y - z|² - v(z)) as ε → 0 and to the mean of |y - z|² - v(z) as ε → ∞ without overflow.
+    v^ε(y) = -ε log mean_z exp((v(z) - |y - z|²) / ε). It is written around the largest exponent
+    with expm1 and log1p, so that it tends to min_z(|y - z|² - v(z)) as ε → 0 and to the mean of |y
+    - z|² - v(z) as ε → ∞ without overflow.
 
     Args:
         v: Potential at the draws, ``(..., m)``.
@@ -124,18 +130,23 @@ def soft_c_transform(v: Tensor, z: Tensor, y: Tensor, epsilon: float) -> Tensor:
         The transform at ``y``, ``(..., n)``.
     """
     if not epsilon > 0:
-        raise ValueError(f"epsilon must be positive, got {epsilon}. Use a small value for nearly unregularised transport.")
+        raise ValueError(
+            f"epsilon must be positive, got {epsilon}. "
+            "Use a small value for nearly unregularised transport."
+        )
     score = v[..., None, :] - (y[..., :, None] - z[..., None, :]).square()  # (..., n, m)
-    top = score.detach().amax(dim=-1, keepdim=True)  # (..., n, 1); any constant gives the same value
+    top = score.detach().amax(
+        dim=-1, keepdim=True
+    )  # (..., n, 1); any constant gives the same value
     excess = ((score - top) / epsilon).expm1().mean(dim=-1)  # (..., n)
     return -(top.squeeze(-1) + epsilon * excess.log1p())
 
 
 def semidual(v: Tensor, z: Tensor, y: Tensor, epsilon: float) -> Tensor:
-    r"""Semi-dual objective of entropic optimal transport between the draws y of μ and z of ν (Eq. 4 without "- ε").
+    r"""Semi-dual of entropic transport between draws y of μ and z of ν (Eq. 4 without "- ε").
 
-    mean_y v^ε(y) + mean_z v(z). For every potential v it is at most the entropic cost min_π ∫|y - z|² dπ + ε KL(π | μ⊗ν), and
-    its maximum over v equals it.
+    mean_y v^ε(y) + mean_z v(z). For every potential v it is at most the entropic cost min_π ∫|y -
+    z|² dπ + ε KL(π | μ⊗ν), and its maximum over v equals it.
 
     Args:
         v: Potential at the draws z, ``(..., m)``.
@@ -158,14 +169,18 @@ def _normalised(weights: ArrayLike | None, shape: tuple[int, ...]) -> Floats:
     weights = np.broadcast_to(np.asarray(weights, float), shape)
     total = weights.sum(axis=-1, keepdims=True)
     if not (np.all(weights >= 0) and np.all(total > 0) and np.all(np.isfinite(total))):
-        raise ValueError("weights must be finite and non-negative, with a positive sum for every sample")
+        raise ValueError(
+            "weights must be finite and non-negative, with a positive sum for every sample"
+        )
     return weights / total
 
 
 def _steps(values: Floats, weights: ArrayLike | None) -> tuple[Floats, Floats]:
     """Sorted points and the level at which the quantile function leaves each of them."""
     order = np.argsort(values, axis=-1)
-    levels = np.cumsum(np.take_along_axis(_normalised(weights, values.shape), order, axis=-1), axis=-1)
+    levels = np.cumsum(
+        np.take_along_axis(_normalised(weights, values.shape), order, axis=-1), axis=-1
+    )
     levels[..., -1] = 1.0
     return np.take_along_axis(values, order, axis=-1), np.minimum(levels, 1.0, out=levels)
 

@@ -14,10 +14,16 @@ if TYPE_CHECKING:
 
 __all__ = ["GENTLE", "KNN", "Marginal", "ConditionalGenerator", "load"]
 
-_HOMES = {**MODULES, "ConditionalGenerator": "gentle.models.base", "load": "gentle.models.persistence"}
+_HOMES = {
+    **MODULES,
+    "ConditionalGenerator": "gentle.models.base",
+    "load": "gentle.models.persistence",
+}
 
 
-def __getattr__(name: str) -> Any:  # models are imported when they are asked for: torch takes a second
+def __getattr__(
+    name: str,
+) -> Any:  # models are imported when they are asked for: torch takes a second
     from importlib import import_module
 
     if name not in _HOMES:

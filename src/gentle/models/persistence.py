@@ -1,4 +1,4 @@
-"""Saved models: a folder of ``model.json`` and ``weights.safetensors``, read without running anything from it."""
+"""Saved models: ``model.json`` and ``weights.safetensors``; reading them runs nothing."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ _FACTS, _WEIGHTS = "model.json", "weights.safetensors"
 _MAX_FACTS_BYTES = 64 * 2**20
 
 
-def save(model: ConditionalGenerator, folder: str | os.PathLike[str], overwrite: bool = False) -> None:
-    """Write a fitted model. The folder appears whole or not at all; an existing model is replaced only on request.
+def save(
+    model: ConditionalGenerator, folder: str | os.PathLike[str], overwrite: bool = False
+) -> None:
+    """Write a fitted model; the folder appears whole or not at all.
 
     Args:
         model: A fitted model.
         folder: Where to write; its parent must exist.
-        overwrite: Replace a model that is there already. Anything that is not a saved model is never replaced.
+        overwrite: Replace a model that is there already. Anything that is not a saved model is
+            never replaced.
     """
     from safetensors.numpy import save as to_bytes
     from sklearn.utils.validation import check_is_fitted
@@ -65,7 +68,9 @@ def save(model: ConditionalGenerator, folder: str | os.PathLike[str], overwrite:
     scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
         (scratch / _WEIGHTS).write_bytes(weights)
-        (scratch / _FACTS).write_text(json.dumps(description, indent=1, allow_nan=False), encoding="utf-8")
+        (scratch / _FACTS).write_text(
+            json.dumps(description, indent=1, allow_nan=False), encoding="utf-8"
+        )
         scratch.chmod(0o755)
         if target.exists():
             old = Path(tempfile.mkdtemp(prefix=f".{target.name}-old-", dir=target.parent))
@@ -90,38 +95,58 @@ def load(folder: str | os.PathLike[str]) -> Any:
 
     source = Path(folder)
     if not (source / _FACTS).is_file():
-        raise FileNotFoundError(f"no saved model in {str(source)!r}: there is no {_FACTS}. Pass the folder given to save().")
+        raise FileNotFoundError(
+            f"no saved model in {str(source)!r}: there is no {_FACTS}. "
+            "Pass the folder that was given to save()."
+        )
     description = _read_facts(source / _FACTS)
     found, known = description.get("format"), FORMAT
     if not isinstance(found, int) or found > known:
-        raise ValueError(f"{str(source)!r} has format {found!r}, this version reads up to {known}. Update gentle-ot.")
+        raise ValueError(
+            f"{str(source)!r} has format {found!r}, this version reads up to {known}. "
+            "Update gentle-ot."
+        )
     try:
         weights = (source / _WEIGHTS).read_bytes()
     except FileNotFoundError:
         raise ValueError(f"{str(source)!r} is damaged: {_WEIGHTS} is missing") from None
     try:
         if hashlib.sha256(weights).hexdigest() != description["sha256"][_WEIGHTS]:
-            raise ValueError(f"{_WEIGHTS} does not match its checksum; it is truncated or was changed")
+            raise ValueError(
+                f"{_WEIGHTS} does not match its checksum; it is truncated or was changed"
+            )
         model = model_class(description["class"])(**_arguments(description["parameters"]))
         arrays = from_bytes(weights)
         _restore(model, arrays, description)
     except ValueError as error:
         raise ValueError(f"the model in {str(source)!r} cannot be read: {error}") from error
-    except (KeyError, TypeError, AttributeError, IndexError, RuntimeError, SafetensorError) as error:
+    except (
+        KeyError,
+        TypeError,
+        AttributeError,
+        IndexError,
+        RuntimeError,
+        SafetensorError,
+    ) as error:
         raise ValueError(
-            f"the model in {str(source)!r} cannot be read: it is damaged or was not written by this library "
+            f"the model in {str(source)!r} cannot be read: it is damaged or was not written by "
+            "this library "
             f"({type(error).__name__}: {error})"
         ) from error
     return model
 
 
-def _restore(model: ConditionalGenerator, arrays: dict[str, np.ndarray], description: dict[str, Any]) -> None:
+def _restore(
+    model: ConditionalGenerator, arrays: dict[str, np.ndarray], description: dict[str, Any]
+) -> None:
     floats = [array for array in arrays.values() if array.dtype.kind == "f"]
     if not all(np.isfinite(array).all() for array in floats):
         raise ValueError("it holds numbers that are not finite")
     model.n_features_in_ = int(description["n_columns"])
     model.covariate_encoder_ = Standardiser(arrays["covariates.mean"], arrays["covariates.scale"])
-    model.response_encoder_ = Standardiser(arrays["response.mean"].reshape(()), arrays["response.scale"].reshape(()))
+    model.response_encoder_ = Standardiser(
+        arrays["response.mean"].reshape(()), arrays["response.scale"].reshape(())
+    )
     model.marginal_ = QuantileTable(arrays["marginal.levels"], arrays["marginal.values"][None])
     if model.covariate_encoder_.mean.shape != (model.n_features_in_,):
         raise ValueError("its parts disagree about the number of columns")
@@ -138,9 +163,13 @@ def _check_target(target: Path, overwrite: bool) -> None:
     if not target.exists() or not any(target.iterdir()):
         return
     if not {entry.name for entry in target.iterdir()} <= {_FACTS, _WEIGHTS}:
-        raise FileExistsError(f"{str(target)!r} holds other files than a saved model; choose another folder")
+        raise FileExistsError(
+            f"{str(target)!r} holds other files than a saved model; choose another folder"
+        )
     if not overwrite:
-        raise FileExistsError(f"{str(target)!r} holds a model already; pass overwrite=True to replace it")
+        raise FileExistsError(
+            f"{str(target)!r} holds a model already; pass overwrite=True to replace it"
+        )
 
 
 def _read_facts(path: Path) -> dict[str, Any]:
@@ -149,14 +178,16 @@ def _read_facts(path: Path) -> dict[str, Any]:
     try:
         description = json.loads(path.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"{str(path)!r} is damaged or not the description of a model ({error})") from None
+        raise ValueError(
+            f"{str(path)!r} is damaged or not the description of a model ({error})"
+        ) from None
     if not isinstance(description, dict) or "format" not in description:
         raise ValueError(f"{str(path)!r} is not the description of a GENTLE model")
     return description
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can hold of parameters and facts; a generator as seed is remembered as "no seed"."""
+    """What JSON can hold; anything else, such as a generator as seed, becomes null."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -167,7 +198,10 @@ def _plain(value: Any) -> Any:
 
 
 def _arguments(parameters: dict[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in parameters.items()}
+    return {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in parameters.items()
+    }
 
 
 def _versions() -> dict[str, str]:

@@ -13,7 +13,7 @@ from gentle.models.base import ConditionalGenerator, Floats
 
 
 class Marginal(ConditionalGenerator):
-    """The distribution of all training responses, whatever the covariates: the answer that knows nothing of x.
+    """The distribution of all training responses: the answer that knows nothing of x.
 
     Args:
         random_state: Not used; every model takes it.
@@ -28,12 +28,16 @@ class Marginal(ConditionalGenerator):
 
     _encodes_response: ClassVar[bool] = False
 
-    def __init__(self, *, random_state: Seed = None, device: str = "auto", verbose: int = 1) -> None:
+    def __init__(
+        self, *, random_state: Seed = None, device: str = "auto", verbose: int = 1
+    ) -> None:
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
 
-    def _fit(self, train: Grouped, validation: Grouped | None, rng: np.random.Generator) -> dict[str, Any]:
+    def _fit(
+        self, train: Grouped, validation: Grouped | None, rng: np.random.Generator
+    ) -> dict[str, Any]:
         return {}
 
     def _conditional(self, x: Floats) -> QuantileTable:
@@ -41,14 +45,15 @@ class Marginal(ConditionalGenerator):
 
 
 class KNN(ConditionalGenerator):
-    """The responses of the k nearest training rows in standardised covariates, each with its weight.
+    """The weighted responses of the k nearest training rows in standardised covariates.
 
-    The distributions are those responses themselves, so all mass lies in atoms and draws repeat training responses exactly.
-    Fitted and saved models hold the training rows.
+    The distributions are those responses themselves, so all mass lies in atoms and draws repeat
+    training responses exactly. Fitted and saved models hold the training rows.
 
     Args:
         n_neighbors: k, or None to choose it from 5 to 300 by the CRPS of held-out covariates.
-        validation_fraction: Share of the covariates to hold out for that choice when no ``eval_set`` is given.
+        validation_fraction: Share of the covariates to hold out for that choice when no
+            ``eval_set`` is given.
         random_state: Seed of the split.
         device: Not used; every model takes it.
         verbose: Not used; every model takes it.
@@ -63,7 +68,6 @@ class KNN(ConditionalGenerator):
     """
 
     _encodes_response: ClassVar[bool] = False
-    _validates: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -84,19 +88,25 @@ class KNN(ConditionalGenerator):
         if self.n_neighbors is not None and self.n_neighbors < 1:
             raise ValueError(f"n_neighbors must be at least 1, or None, got {self.n_neighbors!r}")
         if not 0 < self.validation_fraction < 1:
-            raise ValueError(f"validation_fraction must lie between 0 and 1, got {self.validation_fraction!r}")
+            raise ValueError(
+                f"validation_fraction must lie between 0 and 1, got {self.validation_fraction!r}"
+            )
 
-    def _wants_validation(self) -> bool:
-        return self.n_neighbors is None
+    def _held_out(self) -> float:
+        return self.validation_fraction if self.n_neighbors is None else 0.0
 
     def _n_knots(self) -> int:
         return 2 * self.n_neighbors_
 
-    def _fit(self, train: Grouped, validation: Grouped | None, rng: np.random.Generator) -> dict[str, Any]:
+    def _fit(
+        self, train: Grouped, validation: Grouped | None, rng: np.random.Generator
+    ) -> dict[str, Any]:
         k = self.n_neighbors
         if k is None:
             k = self._chosen(train, validation)
-        if validation is not None and self.n_neighbors is None:  # every row serves as a neighbour in the end
+        if (
+            validation is not None and self.n_neighbors is None
+        ):  # every row serves as a neighbour in the end
             train = _joined(train, validation)
         return self._memory(train) | {"n_neighbors_": min(k, len(train.y))}
 
@@ -117,7 +127,12 @@ class KNN(ConditionalGenerator):
     @staticmethod
     def _memory(train: Grouped) -> dict[str, Any]:
         rows = train.x[train.group]  # (N, d)
-        return {"tree_": KDTree(rows), "rows_": rows, "responses_": train.y, "weights_": train.weight}
+        return {
+            "tree_": KDTree(rows),
+            "rows_": rows,
+            "responses_": train.y,
+            "weights_": train.weight,
+        }
 
     def _conditional(self, x: Floats) -> QuantileTable:
         _, nearest = self.tree_.query(x, k=self.n_neighbors_)
@@ -128,7 +143,9 @@ class KNN(ConditionalGenerator):
         return arrays, {"n_neighbors": self.n_neighbors_}
 
     def _set_state(self, arrays: dict[str, Any], facts: dict[str, Any]) -> None:
-        self.rows_, self.responses_, self.weights_ = (arrays[k] for k in ("rows", "responses", "weights"))
+        self.rows_, self.responses_, self.weights_ = (
+            arrays[k] for k in ("rows", "responses", "weights")
+        )
         self.tree_, self.n_neighbors_ = KDTree(self.rows_), int(facts["n_neighbors"])
 
 

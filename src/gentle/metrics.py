@@ -1,0 +1,255 @@
+"""How good is a model? Scores on held-out responses, and what a perfect model would score there.
+
+Two kinds of score stand side by side. CRPS, pinball loss and interval score are proper for every
+single response, so they can be averaged over any table. The distances of the paper's tables,
+Wasserstein (WD) and Kolmogorov-Smirnov (KS), compare whole distributions. W₁(P, δ_y) = E|Y - y| is
+smallest for a point mass, so with few responses per covariate they would reward models that are
+too narrow; they are taken only where a covariate was seen often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from gentle.data import Grouped, numeric_covariates
+from gentle.distribution import ConditionalDistribution, QuantileTable, Seed, as_seed
+from gentle.transport import ks, wasserstein
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Predict = Callable[[Any, Floats, bool], tuple[ConditionalDistribution, Floats | None]]
+
+_LEVELS = np.arange(1, 10) / 10  # of the mean pinball loss
+_COVERAGE = 0.9  # of the central interval
+_CELLS = 2_000_000  # responses and draws held in memory at once
+
+
+def crps_of_draws(draws: ArrayLike, y: ArrayLike) -> Floats:
+    r"""Continuous ranked probability score of the empirical distribution of some draws.
+
+    mean_j |draws_j - y| - mean_jk |draws_j - draws_k| / 2, by sorting, in O(m log m) for m draws.
+    For a model's own distribution `ConditionalDistribution.crps` is exact and needs no draws.
+
+    Args:
+        draws: Draws from each row's distribution, ``(n, m)``.
+        y: Responses, ``(n,)``, or several for each row, ``(n, k)``.
+
+    Returns:
+        The scores, smaller is better, in units and shape of ``y``.
+
+    Example:
+        >>> crps_of_draws([[0.0, 2.0], [1.0, 1.0]], [1.0, 4.0]).tolist()
+        [0.5, 3.0]
+    """
+    return QuantileTable.of_sample(draws).crps(y)
+
+
+def pinball(quantiles: ArrayLike, y: ArrayLike, alpha: ArrayLike) -> Floats:
+    r"""Pinball loss (alpha - 1{y < quantile}) · (y - quantile); its integral is half the CRPS.
+
+    Args:
+        quantiles: Predicted quantiles, ``(n, k)``, or ``(..., k)``.
+        y: Responses, ``(n,)``, or ``(...)``.
+        alpha: The levels of the quantiles, ``(k,)``.
+
+    Returns:
+        The losses, smaller is better, ``(n, k)``, or ``(..., k)``.
+
+    Example:
+        >>> pinball([[1.0, 3.0]], [2.0], [0.1, 0.9]).round(3).tolist()
+        [[0.1, 0.1]]
+    """
+    above = np.asarray(y, np.float64)[..., None] - np.asarray(quantiles, np.float64)  # (..., k)
+    alpha = np.asarray(alpha, np.float64)
+    return np.maximum(alpha * above, (alpha - 1) * above)
+
+
+def interval_score(lower: ArrayLike, upper: ArrayLike, y: ArrayLike, coverage: float) -> Floats:
+    r"""Width of a central interval, plus 2 / (1 - coverage) times the distance from it to y.
+
+    Args:
+        lower: Lower ends, ``(n,)``; the three arrays are broadcast against each other.
+        upper: Upper ends, ``(n,)``.
+        y: Responses, ``(n,)``.
+        coverage: Probability that the interval is meant to hold, below 1.
+
+    Returns:
+        The scores, smaller is better, ``(n,)``.
+
+    Example:
+        >>> interval_score(0.0, 2.0, [1.0, 2.5], coverage=0.5).tolist()
+        [2.0, 4.0]
+    """
+    if not 0 <= coverage < 1:
+        raise ValueError(f"coverage must be at least 0 and below 1, got {coverage}")
+    lower, upper, y = (np.asarray(a, np.float64) for a in (lower, upper, y))
+    distance = np.maximum(lower - y, 0) + np.maximum(y - upper, 0)
+    return upper - lower + 2 / (1 - coverage) * distance
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """What a model scored, at the finest grain.
+
+    Attributes:
+        records: One row per distinct covariate, in order of appearance:
+
+            - ``covariate``, ``first_row``: its number, and where it stands first in the table;
+            - ``n_responses``, ``weight``: rows of positive weight, and the sum of their weights;
+            - ``mean``, ``predicted_mean``, ``squared_error``: of the held-out responses, of the
+              model (exact, not from draws), and the square of the difference;
+            - ``crps``, ``pinball``, ``interval_score``, ``covered``: weighted means over the
+              responses of the exact CRPS, of the pinball loss averaged over the levels 0.1, ...,
+              0.9, of the score of the central 90 % interval, and of lying inside that interval;
+            - ``wd``, ``ks``: 1-Wasserstein (in units of the response) and Kolmogorov-Smirnov
+              distance of the model's draws to the weighted responses; NaN if these are too few.
+    """
+
+    records: pd.DataFrame
+
+    def summary(self) -> dict[str, float]:
+        """The averages that tables print.
+
+        ``wd``, ``ks``, ``mse`` and ``r2`` count every covariate once, as the paper does. ``wd`` and
+        ``ks`` are over the ``n_repeated`` covariates that have them, NaN if none has. ``mse`` and
+        ``r2`` = 1 - Σ (mean - predicted_mean)² / Σ (mean - average of the means)² are over all
+        covariates, since squared error is proper for any number of responses; with one response
+        each they are those of plain regression. ``crps``, ``pinball``, ``interval_score`` and
+        ``coverage`` count every response with its weight.
+        """
+        table = self.records
+        covariate = table[["wd", "ks", "squared_error"]].mean()  # which skips NaN
+        columns = ["crps", "pinball", "interval_score", "covered"]
+        response = np.average(table[columns], axis=0, weights=table["weight"])
+        means, error = table["mean"].to_numpy(), table["squared_error"].to_numpy()
+        varied = np.ptp(means) > 1e-12 * np.abs(means).max()  # else there is nothing to explain
+        return {
+            "wd": float(covariate["wd"]),
+            "ks": float(covariate["ks"]),
+            "mse": float(covariate["squared_error"]),
+            "r2": float(1 - error.sum() / ((means - means.mean()) ** 2).sum()) if varied else np.nan,
+            **dict(zip(["crps", "pinball", "interval_score", "coverage"], response.tolist())),
+            "n_covariates": len(table),
+            "n_repeated": int(table["wd"].to_numpy().size - np.isnan(table["wd"]).sum()),
+            "n_responses": int(table["n_responses"].to_numpy().sum()),
+        }
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name:<15}{value:>12.5g}" for name, value in self.summary().items())
+
+
+def evaluate(
+    model: Any,
+    X: Any,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    *,
+    n_samples: int = 10_000,
+    random_state: Seed = 0,
+    min_responses: int = 20,
+) -> Scores:
+    """Score a model against held-out responses, one record per distinct covariate.
+
+    Args:
+        model: Anything with ``predict_dist(X)`` that returns a `ConditionalDistribution`.
+        X: Covariates, array or DataFrame of numbers, ``(N, d)``; equal rows are one covariate.
+        y: Held-out responses, ``(N,)``.
+        sample_weight: Non-negative weights of the rows, ``(N,)``; a weight of k scores like k
+            copies of the row, but still counts as one row for ``min_responses``.
+        n_samples: Draws of the model per covariate, for ``wd`` and ``ks``.
+        random_state: Seed of those draws. They depend on it and on the covariate alone, so that
+            neither the order of the rows nor the other covariates change a record.
+        min_responses: Rows that a covariate must have for ``wd`` and ``ks``.
+
+    Returns:
+        The records; `Scores.summary` averages them.
+
+    Example:
+        >>> class Uniform:
+        ...     def predict_dist(self, X):
+        ...         return QuantileTable([0.0, 1.0], np.tile([0.0, 1.0], (len(X), 1)))
+        >>> scores = evaluate(Uniform(), np.zeros((25, 1)), np.linspace(0, 1, 25), n_samples=100)
+        >>> round(scores.summary()["crps"], 3)
+        0.174
+    """
+    _require_at_least(1, n_samples=n_samples, min_responses=min_responses)
+    held_out = _HeldOut.of(X, y, sample_weight)
+    predict = _exact(model, n_samples, as_seed(random_state))
+    return Scores(_records(held_out, predict, n_samples, min_responses))
+
+
+def noise_floor(
+    truth: Any,
+    X: Any,
+    y: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    *,
+    n_repeats: int = 20,
+    n_samples: int = 10_000,
+    random_state: Seed = 0,
+    min_responses: int = 20,
+) -> pd.DataFrame:
+    """What a perfect model would score on a table of these covariates, counts and weights.
+
+    Held-out responses are a sample, so no model scores zero against them. Here they are drawn from
+    ``truth``, as many for each covariate as it has rows, and ``truth`` itself is scored against
+    them as in `evaluate`; again and again. By these scores, a model within the spread of the floor
+    cannot be told from the truth.
+
+    Args:
+        truth: Anything with ``sample(X, n_samples, random_state)``: a simulator, a benchmark's
+            truth, a fitted model (say, of nearest neighbours). If it has ``predict_dist``, that
+            exact distribution is scored, else ``n_samples`` fresh draws per covariate and
+            repetition. None lets each covariate's own responses in ``y`` be its distribution (the
+            bootstrap), without covariates of fewer than ``min_responses``; their variance being
+            too small by a factor of about 1 - 1 / n_responses, that floor is slightly too low.
+        X: Covariates, ``(N, d)``.
+        y: Responses, ``(N,)``; used only if ``truth`` is None.
+        sample_weight: Weights of the rows, ``(N,)``.
+        n_repeats: Repetitions, at least 2.
+        n_samples: Draws per covariate, as in `evaluate`.
+        random_state: Seed.
+        min_responses: As in `evaluate`.
+
+    Returns:
+        One row per entry of `Scores.summary`, with columns ``mean`` and ``sd`` over repetitions.
+
+    Example:
+        >>> class Coin:
+        ...     def sample(self, X, n_samples, random_state):
+        ...         rng = np.random.default_rng(random_state)
+        ...         return rng.integers(0, 2, (len(X), n_samples))
+        >>> floor = noise_floor(Coin(), np.zeros((100, 1)), n_repeats=50)
+        >>> floor.loc["ks"].round(2).tolist()  # E|share of heads - 1/2| = 0.04
+        [0.04, 0.03]
+    """
+    _require_at_least(1, n_samples=n_samples, min_responses=min_responses)
+    _require_at_least(2, n_repeats=n_repeats)
+    if truth is None and y is None:
+        raise ValueError("truth and y are both None: pass a truth, or the responses to resample")
+    held_out = _HeldOut.of(X, np.zeros(len(X)) if y is None else y, sample_weight)
+    if truth is None:
+        held_out = held_out.often_seen(min_responses)
+        truth, held_out = _OwnResponses(held_out.table), replace(held_out, rows=None)
+    rng = np.random.default_rng(as_seed(random_state))
+    runs = []
+    for _ in range(n_repeats):
+        fresh = _simulated(held_out, truth, rng)
+        if hasattr(truth, "predict_dist"):
+            predict = _exact(truth, n_samples, as_seed(rng))
+        else:
+            predict = _empirical(truth, n_samples, rng)
+        runs.append(_records(fresh, predict, n_samples, min_responses))
+    # A perfect model knows its mean. One set of draws misses it by as much as n_samples responses
+    # do, all sets together by much less.
+    mean = np.mean([run["predicted_mean"] for run in runs], axis=0)
+    for run in runs:
+        run["predicted_mean"], run["squared_error"] = mean, (run["mean"] - mean) ** 2
+    summaries = pd.DataFrame([Scores(run).summary() for run in runs])
+    return pd.DataFrame({"mean": summaries.mean(), "sd": summaries.std()})

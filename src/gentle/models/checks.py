@@ -1,0 +1,133 @@
+"""What users pass to a model, checked: errors say what was given, what was expected, what to do."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_array,
+    check_consistent_length,
+    column_or_1d,
+)
+
+from gentle.data import numeric_covariates, require_finite
+
+Floats = NDArray[np.float64]
+Names = NDArray[Any] | None
+
+
+def covariates(X: Any, model: str) -> tuple[Floats, Names]:
+    """Covariates as finite floats ``(n, d)``, and the column names if all of them are text."""
+    frame = numeric_covariates(X)
+    names = getattr(frame, "columns", None)
+    if names is not None and not all(isinstance(name, str) for name in names):
+        names = None
+    names = None if names is None else np.asarray(names, dtype=object)
+    values = check_array(
+        frame, dtype=np.float64, ensure_all_finite=False, input_name="X", estimator=model
+    )
+    require_finite(values, names)
+    return values, names
+
+
+def same_columns(
+    values: Floats, names: Names, n_expected: int, expected: Names, model: str
+) -> None:
+    """Raise a ValueError unless the columns are those seen in ``fit``, in the same order."""
+    if values.shape[1] != n_expected:
+        listed = "" if expected is None else f" ({_listed(expected)})"
+        raise ValueError(
+            f"X has {values.shape[1]} features, but {model} is expecting {n_expected} features as "
+            f"input{listed}. Pass the covariates used in fit(), in the same order."
+        )
+    if expected is None or names is None or list(names) == list(expected):
+        return
+    missing, unseen = sorted(set(expected) - set(names)), sorted(set(names) - set(expected))
+    if missing or unseen:
+        detail = f"missing: {missing or 'none'}, not seen in fit(): {unseen or 'none'}."
+    else:
+        detail = f"the columns are the same, but their order must be {_listed(expected)}."
+    raise ValueError(
+        "The feature names should match those that were passed during fit. "
+        f"{model}: {detail} Select the columns with X[list(model.feature_names_in_)]."
+    )
+
+
+def responses(
+    y: ArrayLike, sample_weight: ArrayLike | None, n_rows: int, model: str
+) -> tuple[Floats, Floats]:
+    """Responses and weights as finite floats, both ``(n,)``."""
+    if y is None:
+        raise ValueError(f"{model} requires y to be passed, but the target y is None.")
+    shape = np.shape(cast(Any, y))
+    if len(shape) == 2 and shape[1] > 1:
+        raise ValueError(
+            f"y has {shape[1]} columns, but {model} models one response. "
+            "Fit one model per response; joint responses are not supported yet."
+        )
+    values = column_or_1d(y, warn=True)
+    try:
+        values = np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"y must hold numbers, but it holds {values.dtype} values such as {values[0]!r}"
+        ) from None
+    if not np.isfinite(values).all():
+        row = int(np.argmax(~np.isfinite(values)))
+        raise ValueError(
+            f"Input y contains NaN or infinity: the first in row {row} ({values[row]}). "
+            "Drop such rows before fitting."
+        )
+    check_consistent_length(np.empty(n_rows), values)
+    if sample_weight is None:
+        return values, np.ones(n_rows)
+    weight = _check_sample_weight(sample_weight, np.empty((n_rows, 1)), dtype=np.float64)
+    weight = np.asarray(weight)
+    if np.any(weight < 0):
+        row = int(np.argmax(weight < 0))
+        raise ValueError(
+            f"sample_weight must not be negative, but row {row} has weight {weight[row]}"
+        )
+    if not np.any(weight > 0):
+        raise ValueError("sample_weight is zero for every row; at least one must be positive")
+    return values, weight
+
+
+def enough_rows(X: Floats, model: str) -> None:
+    """Raise a ValueError for a table from which no distribution can be learned."""
+    if len(X) < 2:
+        raise ValueError(
+            f"{model} needs at least 2 rows to learn a distribution, got n_samples = {len(X)} "
+            "(rows of weight 0 left out)"
+        )
+
+
+def varying_response(y: Floats, model: str) -> None:
+    """Raise a ValueError for a constant response."""
+    if y.min() == y.max():
+        raise ValueError(
+            f"y is constant (every response is {y[0]:g}), so {model} has no distribution to "
+            "learn; check that the right column is the target"
+        )
+
+
+def warn_of_constant_columns(X: Floats, names: Names) -> None:
+    """Say which columns carry no information."""
+    constant = np.flatnonzero(X.min(axis=0) == X.max(axis=0))
+    if len(constant):
+        labels = [int(c) if names is None else str(names[c]) for c in constant[:5]]
+        more = "" if len(constant) <= 5 else f" and {len(constant) - 5} more"
+        warnings.warn(
+            f"constant column(s) {labels}{more} carry no information and do not affect the model",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def _listed(names: NDArray[Any]) -> str:
+    shown = [repr(str(name)) for name in names]
+    return ", ".join(shown if len(shown) <= 12 else [*shown[:4], "…", *shown[-2:]])

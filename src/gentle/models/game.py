@@ -1,0 +1,168 @@
+"""The paper's minimax problem on a data set (Eqs. 8, 10, 12), a batch at a time (Algs. 1 and 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gentle.data import Grouped
+from gentle.density import bandwidths, kernel_cdf, kernel_quantile
+from gentle.nets import PaperMLP
+from gentle.optim import DoublySmoothedGDA
+from gentle.transport import semidual
+
+if TYPE_CHECKING:
+    from gentle.models.gentle import GENTLE
+
+PAIRS_AT_ONCE = 4096  # (covariate, draw) pairs per pass through a network: what a CPU's cache holds
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What the losses need of B covariates with R responses, E of them with a partner x_j."""
+
+    x: Tensor  # (B, d)
+    u: Tensor  # (B, m)
+    y: Tensor  # (R,)
+    share: Tensor  # (R,) weights of the responses, summing to one per covariate
+    group: Tensor  # (R,) which of the B covariates a response belongs to
+    bandwidth: Tensor  # (B,)
+    edge: Tensor  # (E,) which of the B covariates have a partner: all but the tree's root
+    partner: Tensor  # (E, d) x_j, in the batch or not
+
+
+class Game:
+    """T_θ against v_φ: minimise over θ, maximise over φ, Fit(θ) + λ R(θ, φ).
+
+    Args:
+        model: Holds the hyper-parameters.
+        data: Training covariates with their responses, in standardised units.
+        parent: Partner of each covariate, -1 at the root, ``(n,)``.
+        generator: T_θ.
+        potential: v_φ.
+        draws: Source of U; the game is played on its device.
+    """
+
+    def __init__(
+        self,
+        model: GENTLE,
+        data: Grouped,
+        parent: NDArray[np.int64],
+        generator: PaperMLP,
+        potential: PaperMLP,
+        draws: torch.Generator,
+    ) -> None:
+        self.model, self.data, self.parent = model, data, parent
+        self.generator, self.potential, self.draws = generator, potential, draws
+        self.theta, self.phi = list(generator.parameters()), list(potential.parameters())
+        self.x, self.y, self.share = (
+            torch.as_tensor(array, dtype=torch.float32, device=draws.device)
+            for array in (data.x, data.y, data.share)
+        )
+        group = self._index(data.group)
+        self.bandwidth = bandwidths(model.bandwidth, self.y, self.share, group, len(data))
+        self.optimizer = DoublySmoothedGDA(
+            self.theta,
+            self.phi if model.reg_weight else [],
+            lr_generator=model.lr_generator,
+            lr_potential=model.lr_potential,
+            anchor_generator=model.anchor_generator,
+            anchor_potential=model.anchor_potential,
+            follow_generator=model.follow_generator,
+            follow_potential=model.follow_potential,
+            inner=model.inner,
+        )
+
+    def step(self, covariates: NDArray[np.int64]) -> dict[str, float]:
+        """Lines 4-7 of Alg. 2 on a batch of covariates ``(B,)``; returns its losses."""
+        reg_weight, n_covariates = self.model.reg_weight, len(covariates)
+        pieces = list(self.pieces(covariates, self.draw(n_covariates)))
+        n_edges = max(1, sum(len(piece.edge) for piece in pieces))
+        fit, reg = (torch.zeros((), device=self.x.device) for _ in range(2))
+
+        def generator_gradient() -> None:
+            for piece in pieces:
+                fits, regs = self.losses(piece)
+                loss = fits / n_covariates + reg_weight * regs / n_edges
+                _accumulate(loss, self.theta)
+                fit.add_(fits.detach(), alpha=1 / n_covariates)
+                reg.add_(regs.detach(), alpha=1 / n_edges)
+
+        def potential_gradient() -> None:
+            for piece in pieces:
+                if len(piece.edge):
+                    u = piece.u[piece.edge]
+                    with torch.no_grad():
+                        here = self.generator(piece.x[piece.edge], u)
+                        there = self.generator(piece.partner, u)
+                    loss = reg_weight * self.regulariser(piece, here, there) / n_edges
+                    _accumulate(loss, self.phi)
+
+        self.optimizer.step(generator_gradient, potential_gradient)
+        losses = {"loss": float(fit + reg_weight * reg), "fit": float(fit)}
+        return losses | ({"reg": float(reg)} if reg_weight else {})
+
+    def losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Fit summed over the covariates and R summed over the edges of a batch."""
+        here = self.generator(batch.x, batch.u)  # (B, m)
+        fit = self.fit(batch, here)
+        if not (self.model.reg_weight and len(batch.edge)):
+            return fit, torch.zeros_like(fit)
+        there = self.generator(batch.partner, batch.u[batch.edge])  # (E, m)
+        return fit, self.regulariser(batch, here[batch.edge], there)
+
+    def fit(self, batch: Batch, here: Tensor) -> Tensor:
+        """The draws' squared gap to the kernel cdf (Eq. 8), or to its inverse (Eq. 7)."""
+        kernels = (batch.y, batch.share, batch.group, batch.bandwidth)
+        if self.model.fit_loss == "cdf":
+            gap = batch.u - kernel_cdf(here, *kernels)
+        else:
+            gap = kernel_quantile(batch.u, *kernels) - here
+        return gap.square().mean(dim=1).sum()
+
+    def regulariser(self, batch: Batch, here: Tensor, there: Tensor) -> Tensor:
+        """Semi-dual between T(x_i, U), which has the potential, and T(x_j, U) (Eq. 10)."""
+        v = self.potential(batch.x[batch.edge], here)  # (E, m)
+        return semidual(v, here, there, self.model.epsilon).sum()
+
+    def draw(self, n: int) -> Tensor:
+        """U for n covariates, ``(n, n_draws)``, strictly inside (0, 1)."""
+        m = self.model.n_draws
+        u = torch.rand(n, m, generator=self.draws, device=self.draws.device)
+        if self.model.stratified:
+            u = (torch.arange(m, device=u.device) + u) / m
+        return u.clamp(1e-6, 1 - 1e-6)
+
+    def pieces(self, covariates: NDArray[np.int64], u: Tensor) -> Iterator[Batch]:
+        """A batch cut into pieces that stay in the cache; their losses add up to the batch's."""
+        size = max(1, PAIRS_AT_ONCE // self.model.n_draws)
+        for first in range(0, len(covariates), size):
+            chosen = covariates[first : first + size]
+            rows, group = self.data.rows(chosen)
+            parent = self.parent[chosen]
+            edge = np.flatnonzero(parent >= 0)
+            yield Batch(
+                x=self.x[self._index(chosen)],
+                u=u[first : first + size],
+                y=self.y[self._index(rows)],
+                share=self.share[self._index(rows)],
+                group=self._index(group),
+                bandwidth=self.bandwidth[self._index(chosen)],
+                edge=self._index(edge),
+                partner=self.x[self._index(parent[edge])],
+            )
+
+    def _index(self, positions: NDArray[np.int64]) -> Tensor:
+        return torch.as_tensor(positions, device=self.draws.device)
+
+
+def _accumulate(loss: Tensor, params: list[Tensor]) -> None:
+    """Add the gradient with respect to these parameters only to their ``grad``."""
+    for param, gradient in zip(params, torch.autograd.grad(loss, params)):
+        param.grad = gradient if param.grad is None else param.grad.add_(gradient)
