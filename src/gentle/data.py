@@ -59,7 +59,7 @@ def require_finite(X: Floats, names: ArrayLike | None) -> None:
         return
     position = int(np.argmax(bad.any(axis=0)))
     rows = np.flatnonzero(bad[:, position])
-    label = position if names is None else repr(np.asarray(names)[position])
+    label = position if names is None else repr(str(np.asarray(names)[position]))
     kind = "NaN (missing)" if np.isnan(X[rows[0], position]) else "infinity"
     raise ValueError(
         f"Input X contains {kind}: column {label} has {len(rows)} such value(s), the first in "
@@ -85,14 +85,15 @@ class Standardiser:
         """Weighted mean and standard deviation over the first axis."""
         share = weights / weights.sum()
         mean = share @ values
-        scale = np.sqrt(share @ (values - mean) ** 2)
+        with np.errstate(over="ignore"):  # what overflows is refused below
+            scale = np.sqrt(share @ (values - mean) ** 2)
         # A column of equal values has a tiny computed deviation, which must not be divided by.
         constant = values.max(axis=0) == values.min(axis=0)
         mean, scale = np.where(constant, values[0], mean), np.where(constant, 1.0, scale)
         if not (np.all(np.isfinite(mean)) and np.all(np.isfinite(scale)) and np.all(scale > 0)):
             raise ValueError(
-                "values are too large or too close together to be standardised in double precision; "
-                "rescale them"
+                "values are too large or too close together to be standardised in double "
+                "precision; rescale them"
             )
         return cls(mean, scale)
 

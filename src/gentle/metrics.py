@@ -9,7 +9,7 @@ too narrow; they are taken only where a covariate was seen often.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +23,6 @@ from gentle.transport import ks, wasserstein
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Predict = Callable[[Any, Floats, bool], tuple[ConditionalDistribution, Floats | None]]
 
 _LEVELS = np.arange(1, 10) / 10  # of the mean pinball loss
 _COVERAGE = 0.9  # of the central interval
@@ -124,19 +123,17 @@ class Scores:
         ``coverage`` count every response with its weight.
         """
         table = self.records
-        covariate = table[["wd", "ks", "squared_error"]].mean()  # which skips NaN
+        per_covariate = table[["wd", "ks", "squared_error"]].mean().tolist()  # skips NaN
         columns = ["crps", "pinball", "interval_score", "covered"]
-        response = np.average(table[columns], axis=0, weights=table["weight"])
-        means, error = table["mean"].to_numpy(), table["squared_error"].to_numpy()
+        per_response = np.average(table[columns], axis=0, weights=table["weight"]).tolist()
+        means = table["mean"].to_numpy()
         varied = np.ptp(means) > 1e-12 * np.abs(means).max()  # else there is nothing to explain
         return {
-            "wd": float(covariate["wd"]),
-            "ks": float(covariate["ks"]),
-            "mse": float(covariate["squared_error"]),
-            "r2": float(1 - error.sum() / ((means - means.mean()) ** 2).sum()) if varied else np.nan,
-            **dict(zip(["crps", "pinball", "interval_score", "coverage"], response.tolist())),
+            **dict(zip(["wd", "ks", "mse"], per_covariate)),
+            "r2": float(1 - per_covariate[-1] / means.var()) if varied else np.nan,
+            **dict(zip(["crps", "pinball", "interval_score", "coverage"], per_response)),
             "n_covariates": len(table),
-            "n_repeated": int(table["wd"].to_numpy().size - np.isnan(table["wd"]).sum()),
+            "n_repeated": int(table["wd"].notna().to_numpy().sum()),
             "n_responses": int(table["n_responses"].to_numpy().sum()),
         }
 
@@ -157,14 +154,15 @@ def evaluate(
     """Score a model against held-out responses, one record per distinct covariate.
 
     Args:
-        model: Anything with ``predict_dist(X)`` that returns a `ConditionalDistribution`.
+        model: Anything with ``predict_dist(X)`` that returns a `ConditionalDistribution`, or else
+            with ``sample(X, n_samples, random_state)``, whose draws then stand for it throughout.
         X: Covariates, array or DataFrame of numbers, ``(N, d)``; equal rows are one covariate.
         y: Held-out responses, ``(N,)``.
         sample_weight: Non-negative weights of the rows, ``(N,)``; a weight of k scores like k
             copies of the row, but still counts as one row for ``min_responses``.
         n_samples: Draws of the model per covariate, for ``wd`` and ``ks``.
-        random_state: Seed of those draws. They depend on it and on the covariate alone, so that
-            neither the order of the rows nor the other covariates change a record.
+        random_state: Seed of those draws. From ``predict_dist`` they depend on it and on the
+            covariate alone, so neither row order nor the other covariates change a record.
         min_responses: Rows that a covariate must have for ``wd`` and ``ks``.
 
     Returns:
@@ -180,8 +178,7 @@ def evaluate(
     """
     _require_at_least(1, n_samples=n_samples, min_responses=min_responses)
     held_out = _HeldOut.of(X, y, sample_weight)
-    predict = _exact(model, n_samples, as_seed(random_state))
-    return Scores(_records(held_out, predict, n_samples, min_responses))
+    return _scores(model, held_out, n_samples, as_seed(random_state), min_responses)
 
 
 def noise_floor(
@@ -199,16 +196,15 @@ def noise_floor(
 
     Held-out responses are a sample, so no model scores zero against them. Here they are drawn from
     ``truth``, as many for each covariate as it has rows, and ``truth`` itself is scored against
-    them as in `evaluate`; again and again. By these scores, a model within the spread of the floor
-    cannot be told from the truth.
+    them as in `evaluate`; again and again. A model within the spread of this floor is as good as
+    these data can tell.
 
     Args:
         truth: Anything with ``sample(X, n_samples, random_state)``: a simulator, a benchmark's
-            truth, a fitted model (say, of nearest neighbours). If it has ``predict_dist``, that
-            exact distribution is scored, else ``n_samples`` fresh draws per covariate and
-            repetition. None lets each covariate's own responses in ``y`` be its distribution (the
-            bootstrap), without covariates of fewer than ``min_responses``; their variance being
-            too small by a factor of about 1 - 1 / n_responses, that floor is slightly too low.
+            truth, a fitted model (say, of nearest neighbours). None lets each covariate's own
+            responses in ``y`` be its distribution (the bootstrap), without covariates of fewer
+            than ``min_responses``; their variance being too small by a factor of about
+            1 - 1 / n_responses, that floor is slightly too low.
         X: Covariates, ``(N, d)``.
         y: Responses, ``(N,)``; used only if ``truth`` is None.
         sample_weight: Weights of the rows, ``(N,)``.
@@ -235,17 +231,19 @@ def noise_floor(
         raise ValueError("truth and y are both None: pass a truth, or the responses to resample")
     held_out = _HeldOut.of(X, np.zeros(len(X)) if y is None else y, sample_weight)
     if truth is None:
-        held_out = held_out.often_seen(min_responses)
-        truth, held_out = _OwnResponses(held_out.table), replace(held_out, rows=None)
+        held_out = held_out.take(np.flatnonzero(held_out.table.counts >= min_responses))
+        if not len(held_out.table):
+            raise ValueError(
+                f"no covariate has {min_responses} responses, so that its own could stand for its "
+                "distribution. Pass a truth, or lower min_responses."
+            )
+        truth = _OwnResponses(held_out.table)
+        held_out = replace(held_out, rows=np.arange(len(held_out.table)))
     rng = np.random.default_rng(as_seed(random_state))
     runs = []
     for _ in range(n_repeats):
         fresh = _simulated(held_out, truth, rng)
-        if hasattr(truth, "predict_dist"):
-            predict = _exact(truth, n_samples, as_seed(rng))
-        else:
-            predict = _empirical(truth, n_samples, rng)
-        runs.append(_records(fresh, predict, n_samples, min_responses))
+        runs.append(_scores(truth, fresh, n_samples, as_seed(rng), min_responses).records)
     # A perfect model knows its mean. One set of draws misses it by as much as n_samples responses
     # do, all sets together by much less.
     mean = np.mean([run["predicted_mean"] for run in runs], axis=0)
@@ -253,3 +251,156 @@ def noise_floor(
         run["predicted_mean"], run["squared_error"] = mean, (run["mean"] - mean) ** 2
     summaries = pd.DataFrame([Scores(run).summary() for run in runs])
     return pd.DataFrame({"mean": summaries.mean(), "sd": summaries.std()})
+
+
+@dataclass(frozen=True, eq=False)
+class _HeldOut:
+    """Held-out responses by covariate, and the covariates as the model wants them."""
+
+    table: Grouped  # of n distinct covariates
+    rows: Any  # those covariates in the type and with the columns of the user's table, (n, d)
+    first: Ints  # where each stands first in that table, (n,)
+
+    @classmethod
+    def of(cls, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> _HeldOut:
+        values = np.asarray(numeric_covariates(X), np.float64)
+        if values.ndim != 2 or values.size == 0:
+            raise ValueError(f"X must be a table with rows and columns, got shape {values.shape}")
+        y = _column("y", y, len(values))
+        weight = np.ones(len(values)) if sample_weight is None else sample_weight
+        weight = _column("sample_weight", weight, len(values))
+        if np.any(weight < 0) or not np.any(weight > 0):
+            raise ValueError(
+                "sample_weight must not be negative, and must be positive for at least one row; "
+                f"it runs from {weight.min()} to {weight.max()}"
+            )
+        used = np.flatnonzero(weight > 0)
+        numbered = Grouped.of(values[used], used.astype(np.float64))  # rows in place of responses
+        row = numbered.y.astype(np.int64)  # (N,)
+        first = row[numbered.start[:-1]]
+        rows = X.iloc[first] if isinstance(X, pd.DataFrame) else values[first]
+        return cls(replace(numbered, y=y[row], weight=weight[row]), rows, first)
+
+    def take(self, which: Ints) -> _HeldOut:
+        rows = self.rows.iloc[which] if isinstance(self.rows, pd.DataFrame) else self.rows[which]
+        return _HeldOut(self.table.take(which), rows, self.first[which])
+
+    def chunks(self, n_samples: int = 0) -> Iterator[tuple[Ints, _HeldOut]]:
+        """Parts of bounded memory; those of similar counts together, so that padding is small."""
+        counts = self.table.counts
+        order = np.argsort(counts, kind="stable")
+        while len(order):
+            # Beside responses and draws a thousand cells, about the knots of a distribution.
+            cells = np.arange(1, len(order) + 1) * (counts[order] + n_samples + 1000)
+            n_fit = max(1, int(np.searchsorted(cells, _CELLS)))
+            yield order[:n_fit], self.take(order[:n_fit])
+            order = order[n_fit:]
+
+
+class _OwnResponses:
+    """Each covariate's responses as its distribution; the rows are the covariates' numbers."""
+
+    def __init__(self, table: Grouped) -> None:
+        self.table = table
+
+    def predict_dist(self, rows: Ints) -> QuantileTable:
+        return QuantileTable.of_sample(*self.table.take(rows).padded())
+
+    def sample(self, rows: Ints, n_samples: int, random_state: Seed) -> Floats:
+        return self.predict_dist(rows).sample(n_samples, random_state)
+
+
+def _simulated(held_out: _HeldOut, truth: Any, rng: np.random.Generator) -> _HeldOut:
+    """The same covariates, counts and weights with responses drawn anew."""
+    table = held_out.table
+    y = np.empty_like(table.y)
+    for which, part in held_out.chunks():
+        rows, owner = table.rows(which)
+        draws = _drawn(truth, part.rows, int(part.table.counts.max()), rng)
+        y[rows] = draws[owner, rows - table.start[which][owner]]
+    return replace(held_out, table=replace(table, y=y))
+
+
+def _drawn(truth: Any, rows: Any, n_samples: int, rng: np.random.Generator) -> Floats:
+    draws = np.asarray(truth.sample(rows, n_samples, rng), np.float64)
+    if draws.shape != (len(rows), n_samples):
+        expected = f"{len(rows)} rows of {n_samples} draws"
+        raise ValueError(f"sample() gave an array of shape {draws.shape}, expected {expected}")
+    return draws
+
+
+def _predicted(
+    model: Any, part: _HeldOut, n_samples: int, seed: int, wants_draws: bool
+) -> tuple[ConditionalDistribution, Floats | None]:
+    """The distributions of n covariates and, where wanted, draws from them ``(n, n_samples)``."""
+    if not hasattr(model, "predict_dist"):  # a simulator: known by its draws only
+        draws = _drawn(model, part.rows, n_samples, np.random.default_rng([seed, part.first[0]]))
+        return QuantileTable.of_sample(draws), draws
+    dist = model.predict_dist(part.rows)
+    if not wants_draws:
+        return dist, None
+    keys = np.ascontiguousarray(part.table.x + 0.0).view(np.uint32)  # (n, 2d); -0.0 equals 0.0
+    u = [np.random.default_rng([seed, *key]).random(n_samples) for key in keys]
+    return dist, dist.sample(u=np.stack(u))
+
+
+def _scores(
+    model: Any, held_out: _HeldOut, n_samples: int, seed: int, min_responses: int
+) -> Scores:
+    parts = []
+    for which, part in held_out.chunks(n_samples):
+        often = part.table.counts >= min_responses
+        dist, draws = _predicted(model, part, n_samples, seed, wants_draws=bool(often.any()))
+        facts = {"covariate": which, "first_row": part.first}
+        record = pd.DataFrame(facts | _scored(part.table, dist, draws))
+        record.loc[~often, ["wd", "ks"]] = np.nan
+        parts.append(record)
+    return Scores(pd.concat(parts).sort_values("covariate", ignore_index=True))
+
+
+def _scored(table: Grouped, dist: ConditionalDistribution, draws: Floats | None) -> dict[str, Any]:
+    """The scores of n covariates, each ``(n,)``."""
+    y, weight = table.padded()  # (n, m)
+    total = weight.sum(axis=1)
+    share = weight / total[:, None]
+
+    def average(score: Any) -> Floats:
+        return (share * score).sum(axis=1)
+
+    mean, predicted = average(y), dist.mean()
+    quantiles = dist.quantile(_LEVELS).T[:, :, None, None]  # (levels, n, 1, 1)
+    losses = [average(pinball(q, y, a)[..., 0]) for q, a in zip(quantiles, _LEVELS)]
+    lower, upper = dist.interval(_COVERAGE).T[:, :, None]  # both (n, 1)
+    scores = {
+        "n_responses": table.counts,
+        "weight": total,
+        "mean": mean,
+        "predicted_mean": predicted,
+        "squared_error": (mean - predicted) ** 2,
+        "crps": average(dist.crps(y)),
+        "pinball": np.mean(losses, axis=0),
+        "interval_score": average(interval_score(lower, upper, y, _COVERAGE)),
+        "covered": average((lower <= y) & (y <= upper)),
+    }
+    if draws is None:
+        return scores | {"wd": np.nan, "ks": np.nan}
+    needed = None if np.all(weight == weight[:, :1]) else weight  # without weights it is faster
+    distances = {"wd": wasserstein, "ks": ks}
+    return scores | {name: d(draws, y, b_weights=needed) for name, d in distances.items()}
+
+
+def _column(name: str, values: ArrayLike, n_rows: int) -> Floats:
+    column = np.asarray(values, np.float64)
+    if column.shape not in {(n_rows,), (n_rows, 1)}:
+        raise ValueError(f"{name} has shape {column.shape}, but X has {n_rows} rows")
+    column = column.reshape(n_rows)
+    if not np.isfinite(column).all():
+        row = int(np.argmin(np.isfinite(column)))
+        raise ValueError(f"{name} is {column[row]} in row {row}; drop rows that are not finite")
+    return column
+
+
+def _require_at_least(least: int, **counts: int) -> None:
+    for name, count in counts.items():
+        if count < least:
+            raise ValueError(f"{name} must be at least {least}, got {count}")

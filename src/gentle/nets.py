@@ -44,7 +44,7 @@ class PaperMLP(nn.Module):
     def forward(self, x: Tensor, s: Tensor) -> Tensor:
         """Values at each covariate's own points: x ``(B, d)``, s ``(B, m)`` to ``(B, m)``."""
         d, last = self.n_covariates, len(self.weights) - 1
-        h = None
+        h = torch.empty(0)
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases)):
             if self._takes_input(layer):
                 # The covariate's share of the layer is computed once per covariate, not once per
@@ -54,7 +54,7 @@ class PaperMLP(nn.Module):
                     functional.linear(x, of_x, bias)[:, None, :] + s[:, :, None] * of_s
                 )  # (B, m, out)
                 entry = entry.flatten(0, 1)  # (B·m, out)
-                h = entry if h is None else torch.addmm(entry, h, weight[:, : -d - 1].t())
+                h = entry if layer == 0 else torch.addmm(entry, h, weight[:, : -d - 1].t())
             else:
                 h = functional.linear(h, weight, bias)
             if layer < last:

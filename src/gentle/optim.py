@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -47,7 +48,7 @@ class DoublySmoothedGDA:
         anchor_potential: float,
         follow_generator: float,
         follow_potential: float,
-        inner: Literal["adam", "sgd"] = "adam",
+        inner: str = "adam",
     ) -> None:
         if inner not in ("adam", "sgd"):
             raise ValueError(f"the inner step must be 'adam' or 'sgd', got {inner!r}")
@@ -116,7 +117,8 @@ class _Smoothed:
             anchor.lerp_(param, self.rate)
 
     def state_dict(self) -> dict[str, Any]:
-        inner = None if self.inner is None else self.inner.state_dict()
+        # Adam hands out its own moments; a stored state must not move with them.
+        inner = None if self.inner is None else copy.deepcopy(self.inner.state_dict())
         return {"anchor": [a.clone() for a in self.anchor], "inner": inner}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

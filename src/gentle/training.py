@@ -62,9 +62,9 @@ def train(
                 for name, value in step(batch).items():
                     totals[name] = totals.get(name, 0.0) + value * len(batch) / n_items
             record = {"epoch": float(epoch), **totals}
+            _require_finite(record, modules)
             if validate is not None:
                 record["validation"] = validate()
-            _require_finite(record)
             record["seconds"] = time.perf_counter() - started
             history.append(record)
             report(record)
@@ -85,8 +85,11 @@ def _weights(module: nn.Module) -> dict[str, Any]:
     return {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
 
 
-def _require_finite(record: Record) -> None:
+def _require_finite(record: Record, modules: Sequence[nn.Module]) -> None:
     broken = [name for name, value in record.items() if not math.isfinite(value)]
+    for module in modules:
+        if not all(bool(p.isfinite().all()) for p in module.parameters()):
+            broken.append(f"a weight of {type(module).__name__}")
     if broken:
         raise FloatingPointError(
             f"training diverged in epoch {record['epoch']:.0f}: {', '.join(broken)} is not finite. "

@@ -12,14 +12,9 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from gentle.data import Grouped, Standardiser
-from gentle.distribution import (
-    ChunkedDistribution,
-    ConditionalDistribution,
-    QuantileTable,
-    Seed,
-    as_seed,
-)
+from gentle.distribution import ChunkedDistribution, ConditionalDistribution, QuantileTable
 from gentle.models import checks
+from gentle.streams import Seed, as_seed
 
 Floats = NDArray[np.float64]
 EvalSet = tuple[Any, ArrayLike] | tuple[Any, ArrayLike, ArrayLike]
@@ -41,6 +36,11 @@ class ConditionalGenerator(RegressorMixin, BaseEstimator, ABC):
     random_state: Seed
     device: str
     verbose: int
+    n_features_in_: int
+    feature_names_in_: NDArray[Any]
+    covariate_encoder_: Standardiser
+    response_encoder_: Standardiser
+    marginal_: QuantileTable
 
     @abstractmethod
     def _fit(
@@ -75,7 +75,7 @@ class ConditionalGenerator(RegressorMixin, BaseEstimator, ABC):
         Args:
             X: Covariates, array or DataFrame of numbers, ``(n, d)``.
             y: Responses, ``(n,)``.
-            sample_weight: Non-negative weights of the rows, ``(n,)``; those of weight 0 are left out.
+            sample_weight: Non-negative weights of the rows, ``(n,)``; 0 leaves a row out.
             eval_set: Held-out ``(X, y)`` or ``(X, y, sample_weight)`` for validation. Without it,
                 models that validate hold out some of the covariates, equal ones together.
 

@@ -7,12 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_array,
-    check_consistent_length,
-    column_or_1d,
-)
+from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
 from gentle.data import numeric_covariates, require_finite
 
@@ -28,7 +23,7 @@ def covariates(X: Any, model: str) -> tuple[Floats, Names]:
         names = None
     names = None if names is None else np.asarray(names, dtype=object)
     values = check_array(
-        frame, dtype=np.float64, ensure_all_finite=False, input_name="X", estimator=model
+        frame, dtype="float64", ensure_all_finite=False, input_name="X", estimator=model
     )
     require_finite(values, names)
     return values, names
@@ -85,8 +80,13 @@ def responses(
     check_consistent_length(np.empty(n_rows), values)
     if sample_weight is None:
         return values, np.ones(n_rows)
-    weight = _check_sample_weight(sample_weight, np.empty((n_rows, 1)), dtype=np.float64)
-    weight = np.asarray(weight)
+    weight = np.asarray(sample_weight, np.float64)
+    if weight.shape != (n_rows,):
+        raise ValueError(
+            f"sample_weight has shape {weight.shape}, but one weight per row needs ({n_rows},)"
+        )
+    if not np.isfinite(weight).all():
+        raise ValueError("sample_weight contains NaN or infinity")
     if np.any(weight < 0):
         row = int(np.argmax(weight < 0))
         raise ValueError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -162,7 +162,7 @@ class Game:
         return torch.as_tensor(positions, device=self.draws.device)
 
 
-def _accumulate(loss: Tensor, params: list[Tensor]) -> None:
+def _accumulate(loss: Tensor, params: Sequence[Tensor]) -> None:
     """Add the gradient with respect to these parameters only to their ``grad``."""
     for param, gradient in zip(params, torch.autograd.grad(loss, params)):
         param.grad = gradient if param.grad is None else param.grad.add_(gradient)

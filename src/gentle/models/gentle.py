@@ -9,14 +9,15 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from gentle.data import Grouped
-from gentle.distribution import QuantileTable, Seed
+from gentle.distribution import QuantileTable
 from gentle.graph import spanning_tree
 from gentle.models.base import ConditionalGenerator, Floats
 from gentle.models.game import PAIRS_AT_ONCE, Game
 from gentle.nets import PaperMLP
+from gentle.streams import Seed
 from gentle.training import train as run_epochs
 from gentle.transport import wasserstein
 
@@ -102,6 +103,11 @@ class GENTLE(ConditionalGenerator):
         >>> model.sample(X[:3], n_samples=5, random_state=1).shape
         (3, 5)
     """
+
+    generator_: PaperMLP
+    potential_: PaperMLP
+    parent_: NDArray[np.int64]
+    history_: list[dict[str, float]]
 
     def __init__(
         self,

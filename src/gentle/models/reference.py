@@ -8,8 +8,9 @@ import numpy as np
 from sklearn.neighbors import KDTree
 
 from gentle.data import Grouped
-from gentle.distribution import QuantileTable, Seed
+from gentle.distribution import QuantileTable
 from gentle.models.base import ConditionalGenerator, Floats
+from gentle.streams import Seed
 
 
 class Marginal(ConditionalGenerator):
@@ -68,6 +69,12 @@ class KNN(ConditionalGenerator):
     """
 
     _encodes_response: ClassVar[bool] = False
+
+    n_neighbors_: int
+    tree_: KDTree
+    rows_: Floats
+    responses_: Floats
+    weights_: Floats
 
     def __init__(
         self,

@@ -1,0 +1,150 @@
+"""``gentle sample`` and ``gentle predict``: what a saved model says about new rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gentle.cli.console import chosen_seed, progress, say, use_threads
+from gentle.cli.options import ModelFolder, NewTable, OutFile, Overwrite, Seed, Threads
+from gentle.cli.tables import check_free, model_columns, read_table, table_writer
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_VALUES_AT_ONCE = 2**20  # draws held in memory at once; 24 bytes each in the long form
+_ROWS_AT_ONCE = 2**13
+
+
+def sample(
+    model: ModelFolder,
+    table: NewTable,
+    n: Annotated[
+        int, typer.Option("-n", "--draws", metavar="NUMBER", min=1, help="Draws for each row.")
+    ] = 1000,
+    out: OutFile = None,
+    seed: Seed = None,
+    threads: Threads = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Draw responses from the model for each row of a table.
+
+    The output has the columns row (position in TABLE, from 0), draw (from 0) and
+    value. It is written piece by piece, so that large requests fit into memory.
+    A row's draws depend on the seed, its position and its covariates only.
+
+    Example:
+        gentle sample model/ new.csv -n 1000 --out draws.parquet --seed 1
+    """
+    import numpy as np
+    import pandas as pd
+
+    fitted, X = _prepared(model, table, out, overwrite, threads)
+    seed = chosen_seed(seed)
+    with table_writer(out, overwrite) as append:
+        for start, dist in _pieces(fitted, X, _VALUES_AT_ONCE // n, "Sampling", out is not None):
+            values = dist.sample(n, seed, first_row=start)  # (rows, n)
+            rows = np.arange(start, start + len(dist))
+            append(
+                pd.DataFrame(
+                    {
+                        "row": np.repeat(rows, n),
+                        "draw": np.tile(np.arange(n), len(dist)),
+                        "value": values.ravel(),
+                    }
+                )
+            )
+    if out is not None:
+        say(f"Wrote {n:,} draws for each of {len(X):,} rows to {out}, with seed {seed}.")
+
+
+def _levels(text: str) -> list[float]:
+    """Quantile levels from a text such as ``.05,.5,.95``."""
+    try:
+        levels = [float(part) for part in text.split(",")]
+    except ValueError:
+        levels = []
+    if not levels or not all(0 <= level <= 1 for level in levels) or len(set(levels)) < len(levels):
+        raise typer.BadParameter(
+            f"{text!r} is not a list of different numbers from 0 to 1, such as .05,.5,.95",
+            param_hint="--quantiles",
+        )
+    return levels
+
+
+def predict(
+    model: ModelFolder,
+    table: NewTable,
+    quantiles: Annotated[
+        str, typer.Option("--quantiles", metavar="LEVELS", help="Levels from 0 to 1, with commas.")
+    ] = ".05,.5,.95",
+    out: OutFile = None,
+    threads: Threads = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Give the mean and quantiles of the response for each row of a table.
+
+    The output has the columns row (position in TABLE, from 0), mean, and one per
+    level, such as q0.05. Between the levels .05 and .95 lie 90 % of the responses.
+
+    Example:
+        gentle predict model/ new.csv --quantiles .05,.5,.95
+        gentle predict model/ new.csv --quantiles .1,.9 --out intervals.csv
+    """
+    import numpy as np
+    import pandas as pd
+
+    levels = _levels(quantiles)
+    fitted, X = _prepared(model, table, out, overwrite, threads)
+    with table_writer(out, overwrite) as append:
+        for start, dist in _pieces(fitted, X, _ROWS_AT_ONCE, "Predicting", out is not None):
+            values = dist.quantile(levels)  # (rows, levels)
+            columns = {f"q{level:g}": values[:, i] for i, level in enumerate(levels)}
+            rows = np.arange(start, start + len(dist))
+            append(pd.DataFrame({"row": rows, "mean": dist.mean(), **columns}))
+    if out is not None:
+        say(f"Wrote mean and {len(levels)} quantile(s) for each of {len(X):,} rows to {out}.")
+
+
+def load_model(folder: Path, threads: int | None) -> Any:
+    """A saved model, or the reason why there is none."""
+    from gentle.models.persistence import load
+
+    hint = "pass the folder that gentle fit wrote with --out"
+    if not folder.exists():
+        raise ValueError(f"there is no folder {str(folder)!r}; {hint}")
+    if not folder.is_dir():
+        raise ValueError(f"{str(folder)!r} is a file, not the folder of a model; {hint}")
+    if not (folder / "model.json").exists():
+        raise ValueError(f"the folder {str(folder)!r} holds no model; {hint}")
+    use_threads(threads)
+    return load(folder)
+
+
+def _prepared(
+    folder: Path, table: Path, out: Path | None, overwrite: bool, threads: int | None
+) -> tuple[Any, pd.DataFrame]:
+    """The model, and the covariates of all rows, checked before the first answer is written."""
+    if out is not None:
+        check_free(out, overwrite)
+    model = load_model(folder, threads)
+    X = model_columns(model, read_table(table), table)
+    model.predict_dist(X)  # computes nothing yet, but names the bad row of the whole table
+    return model, X
+
+
+def _pieces(
+    model: Any, X: pd.DataFrame, n_rows: int, label: str, show: bool
+) -> Iterator[tuple[int, Any]]:
+    """The distributions of a table, some rows at a time, each piece with its first row."""
+    # Powers of two keep the pieces in step with the batches of the networks, and so equal to the
+    # last bit to what one call for the whole table gives.
+    step = 1 << max(n_rows, 1).bit_length() - 1
+    with progress(label, len(X), show) as advance:
+        for start in range(0, len(X), step):
+            dist = model.predict_dist(X.iloc[start : start + step])
+            yield start, dist
+            advance(len(dist))

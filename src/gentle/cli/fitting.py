@@ -1,0 +1,293 @@
+"""``gentle fit``: from a table to a model folder."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import shlex
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import typer
+
+from gentle.cli.console import chosen_seed, say, use_threads
+from gentle.cli.options import Seed, Threads, Weight
+from gentle.cli.tables import listed, number_column, read_table, require_columns
+from gentle.models.registry import MODULES, model_class
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    Rows = tuple[pd.DataFrame, NDArray[np.float64], NDArray[np.float64] | None]
+
+_DEVICES = ("auto", "cpu", "cuda", "mps")
+_OWN_OPTIONS = {"random_state": "--seed", "device": "--device", "verbose": "--quiet"}
+
+
+def fit(
+    table: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TABLE", help="CSV or Parquet file to learn from.", show_default=False
+        ),
+    ],
+    target: Annotated[
+        str,
+        typer.Option(
+            "--target", "-t", metavar="COLUMN", help="Column of the responses.", show_default=False
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", metavar="FOLDER", help="Folder for the model.", show_default=False
+        ),
+    ],
+    model: Annotated[
+        str, typer.Option("--model", "-m", metavar="NAME", help=f"One of {', '.join(MODULES)}.")
+    ] = "GENTLE",
+    weight: Weight = None,
+    evaluation: Annotated[
+        Path | None,
+        typer.Option(
+            "--eval",
+            metavar="FILE",
+            help="Table to validate on, in place of held-out rows of TABLE.",
+        ),
+    ] = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="Column to leave out; may be given several times."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Setting of the model, such as n_epochs=20; may be given several times. "
+            "A name that does not exist lists those that do.",
+        ),
+    ] = None,
+    seed: Seed = None,
+    device: Annotated[
+        str,
+        typer.Option(
+            "--device",
+            metavar="NAME",
+            help="cpu, cuda, mps, or auto: cuda if there is one, else cpu.",
+        ),
+    ] = "auto",
+    threads: Threads = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the model in FOLDER.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")] = False,
+) -> None:
+    """Learn the distribution of one column given the others, and save the model.
+
+    All columns but the target, the weight and what --drop names are covariates,
+    and must hold numbers.
+
+    Example:
+        gentle fit patients.csv --target QALY --out model/
+        gentle fit patients.csv -t QALY -o model/ --set n_epochs=20 --overwrite
+    """
+    _check_folder(out, overwrite)
+    if device.split(":")[0] not in _DEVICES:
+        raise typer.BadParameter(f"choose from {', '.join(_DEVICES)}", param_hint="--device")
+    chosen, arguments = _configured(model, settings or [])
+    seed = chosen_seed(seed)
+    estimator = chosen(**arguments, random_state=seed, device=device, verbose=0 if quiet else 1)
+    rows = _rows(table, target, weight, dropped=drop or [])
+    held_out = None if evaluation is None else _rows(evaluation, target, weight, list(rows[0]))
+    use_threads(threads)
+
+    if not quiet:
+        _announce(chosen.__name__, rows, target)
+    started = time.perf_counter()
+    estimator.fit(*rows, eval_set=held_out)
+    seconds = time.perf_counter() - started
+    _save(estimator, out, overwrite)
+    if not quiet:
+        _summarise(estimator, seconds, seed, held_out, evaluation)
+        folder = shlex.quote(f"{out}/")
+        say(f"The model is in {folder}. To go on, with tables that have these columns:")
+        say(f"  gentle evaluate {folder} test.csv --target {shlex.quote(target)}")
+        say(f"  gentle sample {folder} new.csv -n 1000 --out draws.parquet")
+
+
+def _check_folder(folder: Path, overwrite: bool) -> None:
+    """Raise before hours of training if the model could not be saved after them."""
+    from gentle.models.persistence import _check_target
+
+    _check_target(folder, overwrite=True)  # refuses what is no model
+    if folder.exists() and any(folder.iterdir()) and not overwrite:
+        raise ValueError(f"{str(folder)!r} holds a model already; add --overwrite to replace it")
+    parent = folder.absolute().parent
+    while not parent.exists():  # saving creates what is missing
+        parent = parent.parent
+    try:
+        with tempfile.TemporaryDirectory(dir=parent):  # the sure test of whether one may write
+            pass
+    except OSError as error:
+        raise OSError(
+            error.errno, f"cannot write the model ({error.strerror})", str(parent)
+        ) from error
+
+
+def _configured(name: str, settings: Sequence[str]) -> tuple[Any, dict[str, Any]]:
+    """The class of a model, and its constructor arguments from texts ``name=value``."""
+    by_lower_case = {known.lower(): known for known in MODULES}
+    if name.lower() not in by_lower_case:
+        raise typer.BadParameter(
+            f"there is no model {name!r}; choose from {', '.join(MODULES)}", param_hint="--model"
+        )
+    chosen = model_class(by_lower_case[name.lower()])
+    return chosen, dict(_setting(chosen, text) for text in settings)
+
+
+def _setting(chosen: type, text: str) -> tuple[str, Any]:
+    name, equals, written = (part.strip() for part in text.partition("="))
+    parameters = inspect.signature(chosen).parameters
+    if name in _OWN_OPTIONS:
+        raise typer.BadParameter(
+            f"{name} has an option of its own: {_OWN_OPTIONS[name]}", param_hint="--set"
+        )
+    if not equals or name not in parameters:
+        known = ", ".join(sorted(set(parameters) - set(_OWN_OPTIONS))) or "none"
+        wrong = (
+            f"{chosen.__name__} has no setting {name!r}"
+            if equals
+            else f"{text!r} is not NAME=VALUE"
+        )
+        raise typer.BadParameter(
+            f"{wrong}. Settings of {chosen.__name__}: {known}.", param_hint="--set"
+        )
+    try:
+        value = ast.literal_eval(written)
+    except (ValueError, SyntaxError):
+        value = written  # a word needs no quotes
+    if not _is_a(value, get_type_hints(chosen.__init__)[name]):
+        parameter = parameters[name]
+        raise typer.BadParameter(
+            f"{name} cannot be {value!r}: its type is {parameter.annotation}, "
+            f"its default {parameter.default!r}",
+            param_hint="--set",
+        )
+    return name, value
+
+
+def _is_a(value: Any, hint: Any) -> bool:
+    """Whether a value is of an annotated type, as far as constructors of models use them."""
+    kind, inner = get_origin(hint), get_args(hint)
+    if kind in (Union, UnionType):
+        return any(_is_a(value, option) for option in inner)
+    if kind is Literal:
+        return value in inner
+    if kind is not None and issubclass(kind, Sequence):
+        return isinstance(value, (list, tuple)) and all(_is_a(item, inner[0]) for item in value)
+    if hint in (int, float) and isinstance(value, bool):
+        return False
+    return hint is Any or isinstance(value, (int, float) if hint is float else hint)
+
+
+def _rows(
+    path: Path,
+    target: str,
+    weight: str | None,
+    covariates: list[str] | None = None,
+    dropped: Sequence[str] = (),
+) -> Rows:
+    """Covariates, responses and weights of a table."""
+    frame = read_table(path)
+    responses = number_column(frame, target, "the target", path)
+    weights = None if weight is None else number_column(frame, weight, "the weight", path)
+    if covariates is None:
+        require_columns(frame, dropped, path)
+        covariates = [name for name in frame if name not in {target, weight, *dropped}]
+        if not covariates:
+            raise ValueError(
+                f"{str(path)!r} has no column that could be a covariate beside {target!r}"
+            )
+        _warn_of_row_numbers(covariates)
+    require_columns(frame, covariates, path)
+    return frame.loc[:, covariates], responses, weights
+
+
+def _warn_of_row_numbers(covariates: list[str]) -> None:
+    import warnings
+
+    nameless = [name for name in covariates if name.startswith("Unnamed: ")]
+    if nameless:
+        warnings.warn(
+            f"column(s) {listed(nameless)} have no name in the file and may be row numbers; "
+            "they are used as covariates unless you leave them out with --drop",
+            stacklevel=2,
+        )
+
+
+def _announce(name: str, rows: Rows, target: str) -> None:
+    from gentle.data import responses_per_covariate
+
+    X, _, _ = rows
+    n_distinct = len(responses_per_covariate(X))
+    say(f"Fitting {name}: {target} given {', '.join(X.columns)}.")
+    say(f"{len(X):,} rows with {n_distinct:,} distinct covariates in {X.shape[1]} columns.")
+
+
+def _save(estimator: Any, folder: Path, overwrite: bool) -> None:
+    """Save the model, and if its folder has become unusable meanwhile, save it elsewhere."""
+    try:
+        estimator.save(folder, overwrite=overwrite)
+    except OSError as error:
+        rescue = Path(tempfile.mkdtemp(prefix="gentle-")) / "model"
+        estimator.save(rescue)
+        raise ValueError(
+            f"{str(folder)!r} could not be written ({error}); the model is in {str(rescue)!r}, "
+            "move it from there"
+        ) from error
+
+
+def _summarise(
+    estimator: Any, seconds: float, seed: int, held_out: Rows | None, evaluation: Path | None
+) -> None:
+    history = getattr(estimator, "history_", [])
+    epochs = f" ({len(history)} epochs)" if history else ""
+    say(f"Done in {seconds:.1f} seconds{epochs}, with seed {seed}.")
+    if hasattr(estimator, "n_neighbors_"):
+        say(f"Each answer is the responses of the {estimator.n_neighbors_} nearest rows.")
+    if held_out is not None:
+        say(_comparison(estimator.score(*held_out), f"On {evaluation}", ""))
+    elif history and "validation" in history[-1] and estimator.criterion == "crps":
+        # The marginal's score on its own responses, for which rows were held out is not known.
+        baseline = estimator.marginal_.crps(
+            estimator.marginal_.quantile([(i + 0.5) / 500 for i in range(500)])
+        ).mean()
+        best = min(record["validation"] for record in history) * float(
+            estimator.response_encoder_.scale
+        )
+        say(_comparison(1 - best / baseline, "On held-out rows", "about "))
+
+
+def _comparison(skill: float, where: str, about: str) -> str:
+    """CRPS skill in words."""
+    verdict = "smaller" if skill >= 0 else "LARGER"
+    return (
+        f"{where} the prediction error (CRPS) is {about}{abs(skill):.0%} {verdict} "
+        "than that of a forecast that ignores the covariates."
+    )

@@ -1,0 +1,156 @@
+"""Pictures of data sets, fitted models and their distributions; every function returns its Axes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from gentle.data import Grouped, lipschitz_pairs, numeric_covariates, responses_per_covariate
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# The Okabe-Ito palette, which people with any colour vision can tell apart.
+_COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442"]
+_HELD_OUT = "#999999"
+
+
+def densities(
+    models: Mapping[str, Any],
+    X: Any,
+    y: ArrayLike,
+    *,
+    unit: str = "",
+    n_panels: int = 6,
+    n_samples: int = 10_000,
+    random_state: int = 0,
+) -> NDArray[Any]:
+    """Conditional densities of models beside the held-out responses, a panel per covariate.
+
+    Lines are kernel density estimates of ``n_samples`` draws, bars the held-out responses. The
+    covariates with most responses are shown, in order of their mean response.
+
+    Args:
+        models: Fitted models by the name under which they appear.
+        X: Held-out covariates, ``(N, d)``.
+        y: Held-out responses, ``(N,)``.
+        unit: What y measures and in which unit, for the axis.
+        n_panels: Number of covariates to show.
+        n_samples: Draws per model and covariate.
+        random_state: Seed of the draws.
+
+    Returns:
+        The Axes, ``(rows, columns)``.
+    """
+    from scipy.stats import gaussian_kde
+
+    plt = _pyplot()
+    chosen, table = _often_seen(X, y, n_panels)
+    draws = {name: m.sample(chosen, n_samples, random_state) for name, m in models.items()}
+    n_columns = min(3, len(table))
+    n_rows = -(-len(table) // n_columns)
+    size = (4.0 * n_columns, 2.7 * n_rows + 0.7)
+    figure, axes = plt.subplots(
+        n_rows, n_columns, figsize=size, squeeze=False, sharex=True, layout="constrained"
+    )
+    shown = np.concatenate([table.y, *(d.ravel() for d in draws.values())])
+    low, high = np.quantile(shown, [0.001, 0.999])
+    margin = 0.05 * (high - low)
+    grid = np.linspace(low - margin, high + margin, 400)
+    for i, axis in enumerate(axes.flat[: len(table)]):
+        responses = table.y[table.start[i] : table.start[i + 1]]
+        axis.hist(responses, bins=30, range=(low, high), density=True, color=_HELD_OUT, alpha=0.5)
+        axis.hist([], color=_HELD_OUT, alpha=0.5, label="held-out responses")
+        for name, values in draws.items():
+            spread = values[i].std()
+            if spread > 0:
+                axis.plot(grid, gaussian_kde(values[i])(grid), color=colour(name), label=name)
+            else:  # a point mass has no density
+                axis.axvline(values[i][0], color=colour(name), label=name)
+        axis.set_title(f"covariate {i + 1}: {len(responses)} responses", fontsize=10)
+        axis.set_yticks([])
+        axis.spines[["top", "right", "left"]].set_visible(False)
+    for axis in axes.flat[len(table) :]:
+        axis.set_visible(False)
+    figure.supxlabel(unit or "response")
+    figure.supylabel("density")
+    handles, labels = axes.flat[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False)
+    return axes
+
+
+def history(model: Any, axis: Axes | None = None) -> Axes:
+    """Training loss and validation criterion of a fitted neural model, epoch by epoch."""
+    axis = _axes(axis)
+    table = pd.DataFrame(model.history_)
+    axis.plot(table["epoch"], table["loss"], color=_COLOURS[0], label="training loss")
+    if "validation" in table:
+        axis.plot(table["epoch"], table["validation"], color=_COLOURS[1], label="validation")
+        best = table.loc[table["validation"].idxmin()]
+        axis.plot(best["epoch"], best["validation"], "o", color=_COLOURS[1], label="best")
+    axis.set(xlabel="epoch", ylabel="loss (standardised response)")
+    axis.legend(frameon=False)
+    return axis
+
+
+def responses_histogram(X: Any, axis: Axes | None = None) -> Axes:
+    """How many covariates were seen how often (the paper's Figure 1)."""
+    axis = _axes(axis)
+    counts = responses_per_covariate(X)
+    bins = np.arange(0.5, counts.max() + 1.5)
+    axis.hist(counts, bins=list(bins), color=_COLOURS[0])
+    axis.set_yscale("log")
+    axis.set(xlabel="responses of a covariate", ylabel="number of covariates")
+    return axis
+
+
+def lipschitz(
+    X: Any, y: ArrayLike, *, unit: str = "", min_responses: int = 18, axis: Axes | None = None
+) -> Axes:
+    """Distance of covariates against distance of their responses (the paper's Figure 2)."""
+    axis = _axes(axis)
+    pairs = lipschitz_pairs(X, y, min_responses)
+    axis.scatter(pairs["distance"], pairs["w2"], s=12, color=_COLOURS[0], alpha=0.5, linewidths=0)
+    correlation = pairs.corr().loc["distance", "w2"]
+    axis.set_title(f"{len(pairs)} pairs, correlation {correlation:.2f}", fontsize=10)
+    axis.set_xlabel("distance of the covariates (standardised)")
+    axis.set_ylabel("2-Wasserstein distance of the responses" + (f" ({unit})" if unit else ""))
+    return axis
+
+
+_ORDER: dict[str, str] = {"GENTLE": _COLOURS[0], "KNN": _COLOURS[1], "Marginal": _COLOURS[2]}
+
+
+def colour(name: str) -> str:
+    """The colour of a method, the same in every figure."""
+    if name not in _ORDER:
+        _ORDER[name] = _COLOURS[len(_ORDER) % len(_COLOURS)]
+    return _ORDER[name]
+
+
+def _often_seen(X: Any, y: ArrayLike, n_panels: int) -> tuple[Any, Grouped]:
+    """The covariates with most responses in order of their means, as given and grouped."""
+    values = np.asarray(numeric_covariates(X), np.float64)
+    table = Grouped.of(values, np.asarray(y, np.float64).ravel())
+    often = np.sort(np.argsort(-table.counts, kind="stable")[:n_panels])
+    means = [table.y[table.start[i] : table.start[i + 1]].mean() for i in often]
+    table = table.take(often[np.argsort(means)])
+    names = X.columns if isinstance(X, pd.DataFrame) else None
+    rows = table.x if names is None else pd.DataFrame(table.x, columns=names)
+    return rows, table
+
+
+def _axes(axis: Axes | None) -> Axes:
+    return axis or _pyplot().subplots(figsize=(5.5, 3.6), layout="constrained")[1]
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise ImportError("plots need matplotlib: pip install 'gentle-ot[plot]'") from None
+    return plt

@@ -1,0 +1,165 @@
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from gentle import datasets
+from gentle.data import (
+    Grouped,
+    Standardiser,
+    group_rows,
+    lipschitz_pairs,
+    numeric_covariates,
+    require_finite,
+    responses_per_covariate,
+)
+from gentle.transport import wasserstein
+
+ROWS = arrays(
+    np.float64,
+    st.tuples(st.integers(1, 25), st.integers(1, 3)),
+    elements=st.sampled_from([-0.0, 0.0, 1.0, 2.5]),
+)
+
+
+@given(ROWS)
+def test_equal_rows_share_a_group_in_order_of_appearance(X):
+    first, group = group_rows(X)
+    frame = pd.DataFrame(X + 0.0)
+    expected = frame.groupby(list(frame.columns), sort=False).ngroup().to_numpy()
+    np.testing.assert_array_equal(group, expected)
+    np.testing.assert_array_equal(X[first][group], X)
+    assert np.all(np.diff(first) > 0)
+
+
+@given(ROWS, st.integers(0, 100))
+def test_grouping_loses_no_response_and_mixes_none(X, seed):
+    rng = np.random.default_rng(seed)
+    y, w = rng.normal(size=len(X)), rng.random(len(X)) + 0.1
+    table = Grouped.of(X, y, w)
+    assert table.counts.sum() == len(y)
+    before = sorted(map(tuple, np.column_stack([X + 0.0, y, w])))
+    after = sorted(map(tuple, np.column_stack([table.x[table.group] + 0.0, table.y, table.weight])))
+    assert before == after
+    np.testing.assert_allclose(np.bincount(table.group, table.share), 1)
+
+
+@given(ROWS, st.integers(0, 100), st.floats(0.01, 0.99))
+def test_a_split_keeps_equal_covariates_together(X, seed, fraction):
+    table = Grouped.of(X, np.arange(len(X), dtype=float))
+    if len(table) < 2:
+        return
+    left, right = table.split(fraction, np.random.default_rng(seed))
+    assert len(left) >= 1
+    assert len(right) >= 1
+    rows = lambda part: set(map(tuple, part.x + 0.0))  # noqa: E731
+    assert not rows(left) & rows(right)
+    assert sorted(np.concatenate([left.y, right.y])) == sorted(table.y)
+
+
+@given(ROWS, st.integers(0, 100))
+def test_rows_find_the_responses_of_any_batch(X, seed):
+    rng = np.random.default_rng(seed)
+    table = Grouped.of(X, rng.normal(size=len(X)))
+    batch = rng.permutation(len(table))[: max(1, len(table) // 2)]
+    rows, owner = table.rows(batch)
+    for position, covariate in enumerate(batch):
+        mine = table.y[table.start[covariate] : table.start[covariate + 1]]
+        np.testing.assert_array_equal(table.y[rows[owner == position]], mine)
+    padded, weight = table.take(batch).padded()
+    np.testing.assert_array_equal(np.sort(padded[weight > 0]), np.sort(table.y[rows]))
+
+
+def test_standardised_values_have_mean_0_and_deviation_1_under_the_weights():
+    rng = np.random.default_rng(0)
+    X, w = rng.normal(5, 3, (100, 4)), rng.random(100)
+    X[:, 2] = 7.1
+    scaler = Standardiser.of(X, w)
+    Z = scaler.encode(X)
+    np.testing.assert_allclose(np.average(Z, axis=0, weights=w), 0, atol=1e-12)
+    np.testing.assert_allclose(np.average(Z**2, axis=0, weights=w), [1, 1, 0, 1], atol=1e-12)
+    np.testing.assert_allclose(scaler.decode(Z), X)
+    copies = Standardiser.of(np.repeat(X, 3, axis=0), np.ones(300))
+    np.testing.assert_allclose(copies.mean, Standardiser.of(X, np.full(100, 3.0)).mean)
+
+
+def test_values_beyond_double_precision_are_refused():
+    with pytest.raises(ValueError, match="rescale"):
+        Standardiser.of(np.array([[1e308], [-1e308], [1e308]]), np.ones(3))
+
+
+def test_frames_of_numbers_booleans_and_nullable_numbers_become_floats():
+    frame = pd.DataFrame(
+        {
+            "a": [1, 2],
+            "b": [True, False],
+            "c": pd.array([1.5, None], dtype="Float64"),
+            "d": pd.array([1, 2], dtype="Int64"),
+            "e": np.array([1, 2], dtype=object),
+            "f": pd.array([True, None], dtype="boolean"),
+        }
+    )
+    found = numeric_covariates(frame)
+    assert (found.dtypes == np.float64).all()
+    assert found["b"].tolist() == [1.0, 0.0]
+    assert np.isnan(found["c"][1])
+    assert list(found.columns) == list(frame.columns)
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (["3", "Paris"], "column 'town' holds 'Paris' in row 1"),
+        ([1.0, "x"], "'x' in row 1"),
+        (pd.Categorical(["u", "v"]), "'u' in row 0"),
+        (pd.to_datetime(["2020-01-01", "2020-01-02"]), "must be numbers"),
+    ],
+)
+def test_text_and_dates_are_refused_with_their_column_and_row(column, message):
+    with pytest.raises(ValueError, match=message):
+        numeric_covariates(pd.DataFrame({"age": [1, 2], "town": column}))
+
+
+def test_missing_and_infinite_values_are_refused_with_their_column_and_row():
+    X = np.zeros((5, 3))
+    require_finite(X, None)
+    X[3, 1] = np.inf
+    with pytest.raises(ValueError, match=r"infinity: column 1 has 1 .*row 3"):
+        require_finite(X, None)
+    X[2:4, 0] = np.nan
+    with pytest.raises(ValueError, match=r"NaN .* column 'age' has 2 .*row 2"):
+        require_finite(X, ["age", "b", "c"])
+
+
+def test_ldw_cps_has_the_histogram_of_figure_1():
+    parts = datasets.load("ldw-cps")
+    X = pd.concat([parts.train.X, parts.val.X, parts.test.X])
+    counts = responses_per_covariate(X)
+    assert len(counts) == 13_745 + 19 + 12
+    assert (counts == 1).sum() > 13_000
+    assert counts.max() == 47
+
+
+def test_lipschitz_pairs_are_distances_between_often_seen_covariates():
+    rng = np.random.default_rng(0)
+    X = np.repeat([[0.0, 0.0], [1.0, 0.0], [5.0, 2.0], [9.0, 9.0]], [20, 25, 19, 18], axis=0)
+    y = X[:, 0] * 3 + rng.normal(size=len(X))
+    pairs = lipschitz_pairs(X, y)
+    assert len(pairs) == 3  # 18 responses are not more than 18
+    scale = X.std(axis=0)
+    expected = np.linalg.norm(np.array([1.0, 0.0]) / scale)
+    assert pairs.distance.min() == pytest.approx(expected)
+    closest = pairs.loc[pairs.distance.idxmin()]
+    assert closest.w2 == pytest.approx(wasserstein(y[:20], y[20:45], p=2))
+    with pytest.raises(ValueError, match="fewer than two covariates"):
+        lipschitz_pairs(X, y, min_responses=24)
+
+
+def test_covariate_distance_and_w2_are_correlated_on_ldw_cps_as_figure_2_says():
+    parts = datasets.load("ldw-cps")
+    X = pd.concat([parts.train.X, parts.val.X, parts.test.X])
+    y = np.concatenate([parts.train.y, parts.val.y, parts.test.y])
+    pairs = lipschitz_pairs(X, y)
+    assert pairs.corr().loc["distance", "w2"] > 0.3

@@ -1,0 +1,62 @@
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+
+from gentle import GENTLE, KNN, Marginal, plots
+
+
+@pytest.fixture
+def table():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(np.repeat(rng.normal(size=(8, 2)), 25, axis=0), columns=["a", "b"])
+    return X, X["a"].to_numpy() + rng.normal(size=200)
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    yield
+    plt.close("all")
+
+
+def test_densities_show_every_model_in_a_panel_per_covariate(table):
+    X, y = table
+    models = {"KNN": KNN(n_neighbors=30).fit(X, y), "Marginal": Marginal().fit(X, y)}
+    axes = plots.densities(models, X, y, unit="income (dollars)", n_panels=4, n_samples=200)
+    visible = [axis for axis in axes.flat if axis.get_visible()]
+    assert len(visible) == 4
+    assert all(len(axis.lines) == 2 for axis in visible)
+    assert axes.flat[0].figure.get_supxlabel() == "income (dollars)"
+
+
+def test_a_point_mass_is_a_line(table):
+    X, y = table
+    model = Marginal().fit(X, np.zeros(len(y)))
+    axes = plots.densities({"Marginal": model}, X, y, n_panels=2, n_samples=50)
+    assert axes.flat[0].lines[0].get_xdata()[0] == 0
+
+
+def test_history_marks_the_best_epoch(table):
+    model = GENTLE(n_epochs=3, hidden_widths=(8,), verbose=0, random_state=0).fit(*table)
+    axis = plots.history(model)
+    best = min(r["validation"] for r in model.history_)
+    assert axis.lines[2].get_ydata()[0] == best
+    assert axis.get_xlabel() == "epoch"
+
+
+def test_the_papers_figures_1_and_2_are_functions_of_a_table(table):
+    X, y = table
+    axis = plots.responses_histogram(X)
+    assert sum(patch.get_height() for patch in axis.patches) == 8
+    axis = plots.lipschitz(X, y, unit="dollars")
+    assert "28 pairs" in axis.get_title()
+    assert "dollars" in axis.get_ylabel()
+
+
+def test_a_method_keeps_its_colour():
+    assert plots.colour("GENTLE") != plots.colour("KNN")
+    assert plots.colour("New") == plots.colour("New")
