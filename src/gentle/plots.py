@@ -73,6 +73,7 @@ def densities(
                 axis.axvline(values[i][0], color=colour(name), label=name)
         axis.set_title(f"covariate {i + 1}: {len(responses)} responses", fontsize=10)
         axis.set_yticks([])
+        axis.locator_params(axis="x", nbins=5)
         axis.spines[["top", "right", "left"]].set_visible(False)
     for axis in axes.flat[len(table) :]:
         axis.set_visible(False)

@@ -140,9 +140,7 @@ def _pieces(
     model: Any, X: pd.DataFrame, n_rows: int, label: str, show: bool
 ) -> Iterator[tuple[int, Any]]:
     """The distributions of a table, some rows at a time, each piece with its first row."""
-    # Powers of two keep the pieces in step with the batches of the networks, and so equal to the
-    # last bit to what one call for the whole table gives.
-    step = 1 << max(n_rows, 1).bit_length() - 1
+    step = max(n_rows, 1)
     with progress(label, len(X), show) as advance:
         for start in range(0, len(X), step):
             dist = model.predict_dist(X.iloc[start : start + step])

@@ -64,7 +64,6 @@ def _read_csv(path: Path) -> pd.DataFrame:
                 skipinitialspace=True,
                 encoding="utf-8-sig",
                 low_memory=False,
-                float_precision="round_trip",
             )
     except pd.errors.EmptyDataError:
         raise ValueError(f"{_quoted(path)} is empty") from None
