@@ -69,7 +69,11 @@ def main() -> None:
     for name, label in labels.items():
         s = scores[name]
         table.add_row(
-            label, f"{s['wd']:,.0f}", f"{s['ks']:.3f}", f"{s['crps']:,.0f}", f"{seconds[name]:.1f} s"
+            label,
+            f"{s['wd']:,.0f}",
+            f"{s['ks']:.3f}",
+            f"{s['crps']:,.0f}",
+            f"{seconds[name]:.1f} s",
         )
     wd, ks, crps = (floor.loc[metric] for metric in ("wd", "ks", "crps"))
     table.add_row(

@@ -206,19 +206,30 @@ def test_evaluate_shows_distances_and_their_floor_where_covariates_repeat(here, 
     assert pd.read_csv("r.csv")["n_responses"].tolist() == [25, 25]
 
 
-def test_evaluate_finds_the_target_or_asks(here, shared):
+def test_evaluate_remembers_the_target(here, shared):
     extra = table().assign(w=1.0)
     extra.to_csv("t.csv", index=False)
-    assert "--target" in fails("evaluate", shared / "knn", "t.csv")
-    with_weight = run("evaluate", shared / "knn", "t.csv", "--weight", "w").stdout
-    assert with_weight == run("evaluate", shared / "knn", "t.csv", "--target", "y").stdout
+    remembered = run("evaluate", shared / "knn", "t.csv").stdout
+    assert remembered == run("evaluate", shared / "knn", "t.csv", "--target", "y").stdout
+    assert remembered == run("evaluate", shared / "knn", "t.csv", "--weight", "w").stdout
     extra[["x1", "x2"]].to_csv("x.csv", index=False)
-    assert "no column is" in fails("evaluate", shared / "knn", "x.csv")
+    assert "no column 'y'" in fails("evaluate", shared / "knn", "x.csv")
+
+
+def test_evaluate_finds_the_target_of_a_model_that_does_not_know_it_or_asks(here):
+    data = table()
+    gentle.KNN(n_neighbors=3).fit(data[["x1", "x2"]], data["y"].to_numpy()).save("m")
+    data.to_csv("t.csv", index=False)
+    assert "CRPS" in run("evaluate", "m", "t.csv").stdout
+    data.assign(w=1.0).to_csv("w.csv", index=False)
+    assert "--target" in fails("evaluate", "m", "w.csv")
+    data[["x1", "x2"]].to_csv("x.csv", index=False)
+    assert "no column is" in fails("evaluate", "m", "x.csv")
 
 
 def test_a_model_without_column_names_takes_columns_in_order(here):
     data = table()
-    gentle.KNN(n_neighbors=3).fit(data[["x1", "x2"]].to_numpy(), data["y"]).save("m")
+    gentle.KNN(n_neighbors=3).fit(data[["x1", "x2"]].to_numpy(), data["y"].to_numpy()).save("m")
     data[["x1", "x2"]].to_csv("x.csv", index=False)
     data.to_csv("t.csv", index=False)
     assert run("predict", "m", "x.csv").stdout.count("\n") == 61
@@ -430,6 +441,7 @@ def test_a_trained_model_is_not_lost_if_its_folder_is(here, shared, monkeypatch)
         save(model, folder, overwrite)
 
     monkeypatch.setattr(gentle.KNN, "save", full)
+    monkeypatch.setattr("tempfile.tempdir", str(here))
     message = fails("fit", shared / "train.csv", "-t", "y", "-m", "KNN", "-o", "m")
     rescued = re.search(r"the model is in '(.*)'", message).group(1)
     assert gentle.load(rescued).n_features_in_ == 2

@@ -172,8 +172,9 @@ def test_rows_of_weight_zero_do_not_exist_and_only_relative_weights_matter(name)
 def test_frames_are_remembered_by_their_columns(name):
     X, y = table()
     frame = pd.DataFrame(X, columns=COLUMNS)
-    model = make(name).fit(frame, y)
+    model = make(name).fit(frame, pd.Series(y, name="wage"))
     assert list(model.feature_names_in_) == COLUMNS
+    assert model.response_name_ == "wage"
     np.testing.assert_array_equal(model.predict(frame), make(name).fit(X, y).predict(X))
     with pytest.raises(ValueError, match=r"order must be 'age', 'income', 'married'"):
         model.predict(frame[COLUMNS[::-1]])
@@ -295,6 +296,8 @@ def test_knn_chooses_k_by_validation_and_repeats_training_responses():
     assert np.isin(model.sample(X, 10), y).all()
     assert model.score(X, y) > 0.4
     assert len(model.responses_) == 600
+    own = gentle.KNN(random_state=0).fit(X[:500], y[:500], eval_set=(X[500:], y[500:]))
+    assert len(own.responses_) == 500  # an eval_set chooses k, it does not train
 
 
 @st.composite

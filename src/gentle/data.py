@@ -211,7 +211,7 @@ def responses_per_covariate(X: ArrayLike) -> Ints:
         >>> responses_per_covariate([[1, 2], [3, 4], [1, 2]]).tolist()
         [2, 1]
     """
-    _, group = group_rows(_rectangle(X))
+    _, group = group_rows(as_rectangle(X))
     return np.bincount(group)
 
 
@@ -228,7 +228,7 @@ def lipschitz_pairs(X: ArrayLike, y: ArrayLike, min_responses: int = 18) -> pd.D
         Columns ``distance`` (Euclidean, standardised units) and ``w2`` (2-Wasserstein, units of
         ``y``).
     """
-    X, y = _rectangle(X), np.asarray(y, np.float64).ravel()
+    X, y = as_rectangle(X), np.asarray(y, np.float64).ravel()
     scaled = Standardiser.of(X, np.ones(len(X))).encode(X)
     table = Grouped.of(scaled, y)
     table = table.take(np.flatnonzero(table.counts > min_responses))
@@ -247,7 +247,8 @@ def lipschitz_pairs(X: ArrayLike, y: ArrayLike, min_responses: int = 18) -> pd.D
     )
 
 
-def _rectangle(X: ArrayLike) -> Floats:
+def as_rectangle(X: Any) -> Floats:
+    """A table of covariates as floats ``(n, d)``, not empty."""
     X = np.asarray(numeric_covariates(X), np.float64)
     if X.ndim != 2 or X.size == 0:
         raise ValueError(f"X must be a table with rows and columns, got shape {X.shape}")

@@ -17,8 +17,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from gentle.data import Grouped, numeric_covariates
-from gentle.distribution import ConditionalDistribution, QuantileTable, Seed, as_seed
+from gentle.data import Grouped, as_rectangle
+from gentle.distribution import ConditionalDistribution, QuantileTable
+from gentle.streams import Seed, as_seed
 from gentle.transport import ks, wasserstein
 
 Floats = NDArray[np.float64]
@@ -176,7 +177,6 @@ def evaluate(
         >>> round(scores.summary()["crps"], 3)
         0.174
     """
-    _require_at_least(1, n_samples=n_samples, min_responses=min_responses)
     held_out = _HeldOut.of(X, y, sample_weight)
     return _scores(model, held_out, n_samples, as_seed(random_state), min_responses)
 
@@ -225,8 +225,8 @@ def noise_floor(
         >>> floor.loc["ks"].round(2).tolist()  # E|share of heads - 1/2| = 0.04
         [0.04, 0.03]
     """
-    _require_at_least(1, n_samples=n_samples, min_responses=min_responses)
-    _require_at_least(2, n_repeats=n_repeats)
+    if n_repeats < 2:
+        raise ValueError(f"n_repeats must be at least 2, got {n_repeats}")
     if truth is None and y is None:
         raise ValueError("truth and y are both None: pass a truth, or the responses to resample")
     held_out = _HeldOut.of(X, np.zeros(len(X)) if y is None else y, sample_weight)
@@ -263,9 +263,7 @@ class _HeldOut:
 
     @classmethod
     def of(cls, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> _HeldOut:
-        values = np.asarray(numeric_covariates(X), np.float64)
-        if values.ndim != 2 or values.size == 0:
-            raise ValueError(f"X must be a table with rows and columns, got shape {values.shape}")
+        values = as_rectangle(X)
         y = _column("y", y, len(values))
         weight = np.ones(len(values)) if sample_weight is None else sample_weight
         weight = _column("sample_weight", weight, len(values))
@@ -347,6 +345,9 @@ def _predicted(
 def _scores(
     model: Any, held_out: _HeldOut, n_samples: int, seed: int, min_responses: int
 ) -> Scores:
+    for name, count in (("n_samples", n_samples), ("min_responses", min_responses)):
+        if count < 1:
+            raise ValueError(f"{name} must be at least 1, got {count}")
     parts = []
     for which, part in held_out.chunks(n_samples):
         often = part.table.counts >= min_responses
@@ -362,10 +363,9 @@ def _scored(table: Grouped, dist: ConditionalDistribution, draws: Floats | None)
     """The scores of n covariates, each ``(n,)``."""
     y, weight = table.padded()  # (n, m)
     total = weight.sum(axis=1)
-    share = weight / total[:, None]
 
     def average(score: Any) -> Floats:
-        return (share * score).sum(axis=1)
+        return (weight * score).sum(axis=1) / total
 
     mean, predicted = average(y), dist.mean()
     quantiles = dist.quantile(_LEVELS).T[:, :, None, None]  # (levels, n, 1, 1)
@@ -391,16 +391,10 @@ def _scored(table: Grouped, dist: ConditionalDistribution, draws: Floats | None)
 
 def _column(name: str, values: ArrayLike, n_rows: int) -> Floats:
     column = np.asarray(values, np.float64)
-    if column.shape not in {(n_rows,), (n_rows, 1)}:
+    if column.size != n_rows:
         raise ValueError(f"{name} has shape {column.shape}, but X has {n_rows} rows")
-    column = column.reshape(n_rows)
+    column = column.ravel()
     if not np.isfinite(column).all():
         row = int(np.argmin(np.isfinite(column)))
         raise ValueError(f"{name} is {column[row]} in row {row}; drop rows that are not finite")
     return column
-
-
-def _require_at_least(least: int, **counts: int) -> None:
-    for name, count in counts.items():
-        if count < least:
-            raise ValueError(f"{name} must be at least {least}, got {count}")

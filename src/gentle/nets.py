@@ -44,17 +44,16 @@ class PaperMLP(nn.Module):
     def forward(self, x: Tensor, s: Tensor) -> Tensor:
         """Values at each covariate's own points: x ``(B, d)``, s ``(B, m)`` to ``(B, m)``."""
         d, last = self.n_covariates, len(self.weights) - 1
-        h = torch.empty(0)
+        affine = torch.stack([torch.ones_like(s), s], dim=2)  # (B, m, 2)
+        h = affine
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases)):
             if self._takes_input(layer):
-                # The covariate's share of the layer is computed once per covariate, not once per
-                # point.
-                of_x, of_s = weight[:, -d - 1 : -1], weight[:, -1]
-                entry = (
-                    functional.linear(x, of_x, bias)[:, None, :] + s[:, :, None] * of_s
-                )  # (B, m, out)
-                entry = entry.flatten(0, 1)  # (B·m, out)
-                h = entry if layer == 0 else torch.addmm(entry, h, weight[:, : -d - 1].t())
+                # The input's share, W_x x + b + W_s s, is affine in s: its constant is computed
+                # once per covariate, and one product with (1, s) gives it at all points.
+                constant = functional.linear(x, weight[:, -d - 1 : -1], bias)  # (B, out)
+                lines = torch.stack([constant, weight[:, -1].expand_as(constant)], dim=1)
+                share = torch.bmm(affine, lines).flatten(0, 1)  # (B·m, out)
+                h = share if layer == 0 else torch.addmm(share, h, weight[:, : -d - 1].t())
             else:
                 h = functional.linear(h, weight, bias)
             if layer < last:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from gentle.data import Grouped, lipschitz_pairs, numeric_covariates, responses_per_covariate
+from gentle.data import Grouped, as_rectangle, lipschitz_pairs, responses_per_covariate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -135,8 +135,7 @@ def colour(name: str) -> str:
 
 def _often_seen(X: Any, y: ArrayLike, n_panels: int) -> tuple[Any, Grouped]:
     """The covariates with most responses in order of their means, as given and grouped."""
-    values = np.asarray(numeric_covariates(X), np.float64)
-    table = Grouped.of(values, np.asarray(y, np.float64).ravel())
+    table = Grouped.of(as_rectangle(X), np.asarray(y, np.float64).ravel())
     often = np.sort(np.argsort(-table.counts, kind="stable")[:n_panels])
     means = [table.y[table.start[i] : table.start[i + 1]].mean() for i in often]
     table = table.take(often[np.argsort(means)])

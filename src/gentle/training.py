@@ -109,19 +109,16 @@ def _progress(label: str, n_epochs: int, verbose: int) -> Iterator[Callable[[Rec
         MofNCompleteColumn,
         Progress,
         TextColumn,
-        TimeElapsedColumn,
         TimeRemainingColumn,
     )
+    from rich.table import Column
 
     columns = [
         TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(bar_width=16),
         MofNCompleteColumn(),
-        TextColumn("epochs"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[losses]}"),
+        TextColumn("{task.fields[losses]}", table_column=Column(no_wrap=True)),
     ]
     console = Console(stderr=True)
     if not (console.is_terminal or console.is_jupyter):  # a log file is no place for a moving bar
@@ -131,8 +128,8 @@ def _progress(label: str, n_epochs: int, verbose: int) -> Iterator[Callable[[Rec
         task = bar.add_task(label, total=n_epochs, losses="")
 
         def report(record: Record) -> None:
-            shown = {k: v for k, v in record.items() if k not in ("epoch", "seconds")}
-            losses = "  ".join(f"{name} {value:.4g}" for name, value in shown.items())
+            shown = [name for name in ("loss", "validation") if name in record]
+            losses = ", ".join(f"{name} {record[name]:.4f}" for name in shown)
             bar.update(task, advance=1, losses=losses)
 
         yield report

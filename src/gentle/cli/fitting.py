@@ -107,6 +107,8 @@ def fit(
         gentle fit patients.csv --target QALY --out model/
         gentle fit patients.csv -t QALY -o model/ --set n_epochs=20 --overwrite
     """
+    import pandas
+
     _check_folder(out, overwrite)
     if device.split(":")[0] not in _DEVICES:
         raise typer.BadParameter(f"choose from {', '.join(_DEVICES)}", param_hint="--device")
@@ -120,22 +122,23 @@ def fit(
     if not quiet:
         _announce(chosen.__name__, rows, target)
     started = time.perf_counter()
-    estimator.fit(*rows, eval_set=held_out)
+    X, y, weights = rows
+    estimator.fit(X, pandas.Series(y, name=target), weights, held_out)  # the name is remembered
     seconds = time.perf_counter() - started
     _save(estimator, out, overwrite)
     if not quiet:
         _summarise(estimator, seconds, seed, held_out, evaluation)
         folder = shlex.quote(f"{out}/")
         say(f"The model is in {folder}. To go on, with tables that have these columns:")
-        say(f"  gentle evaluate {folder} test.csv --target {shlex.quote(target)}")
+        say(f"  gentle evaluate {folder} test.csv")
         say(f"  gentle sample {folder} new.csv -n 1000 --out draws.parquet")
 
 
 def _check_folder(folder: Path, overwrite: bool) -> None:
     """Raise before hours of training if the model could not be saved after them."""
-    from gentle.models.persistence import _check_target
+    from gentle.models.persistence import check_target
 
-    _check_target(folder, overwrite=True)  # refuses what is no model
+    check_target(folder, overwrite=True)  # refuses what is no model
     if folder.exists() and any(folder.iterdir()) and not overwrite:
         raise ValueError(f"{str(folder)!r} holds a model already; add --overwrite to replace it")
     parent = folder.absolute().parent

@@ -54,7 +54,7 @@ def evaluate(
             "-t",
             metavar="COLUMN",
             help="Column of the responses.",
-            show_default="the only one that is no covariate",
+            show_default="as in gentle fit",
         ),
     ] = None,
     weight: Weight = None,
@@ -83,7 +83,7 @@ def evaluate(
         check_free(out, overwrite)
     fitted = load_model(model, threads)
     frame = read_table(table)
-    target = target or _only_other_column(fitted, frame, weight, table)
+    target = target or fitted.response_name_ or _only_other_column(fitted, frame, weight, table)
     y = number_column(frame, target, "the target", table)
     weights = None if weight is None else number_column(frame, weight, "the weight", table)
     X = model_columns(fitted, frame, table, others=[c for c in (target, weight) if c])

@@ -41,6 +41,7 @@ class ConditionalGenerator(RegressorMixin, BaseEstimator, ABC):
     covariate_encoder_: Standardiser
     response_encoder_: Standardiser
     marginal_: QuantileTable
+    response_name_: str | None
 
     @abstractmethod
     def _fit(
@@ -110,6 +111,7 @@ class ConditionalGenerator(RegressorMixin, BaseEstimator, ABC):
             "covariate_encoder_": of_x,
             "response_encoder_": of_y,
             "marginal_": _compact_marginal(target, weight),
+            "response_name_": name if isinstance(name := getattr(y, "name", None), str) else None,
         }
         vars(self).pop("feature_names_in_", None)
         vars(self).update(fitted if names is None else fitted | {"feature_names_in_": names})

@@ -20,7 +20,7 @@ from gentle.transport import semidual
 if TYPE_CHECKING:
     from gentle.models.gentle import GENTLE
 
-PAIRS_AT_ONCE = 4096  # (covariate, draw) pairs per pass through a network: what a CPU's cache holds
+PAIRS_AT_ONCE = 8192  # (covariate, draw) pairs per pass through a network: what a CPU's cache holds
 
 
 @dataclass(frozen=True)

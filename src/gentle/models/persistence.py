@@ -41,7 +41,7 @@ def save(
 
     check_is_fitted(model)
     target = Path(folder)
-    _check_target(target, overwrite)
+    check_target(target, overwrite)
     arrays, facts = model._get_state()
     arrays = {f"model.{name}": np.ascontiguousarray(array) for name, array in arrays.items()} | {
         "covariates.mean": model.covariate_encoder_.mean,
@@ -59,6 +59,7 @@ def save(
         "parameters": _plain(model.get_params(deep=False)),
         "columns": None if names is None else [str(name) for name in names],
         "n_columns": int(model.n_features_in_),
+        "response": model.response_name_,
         "facts": _plain(facts),
         "sha256": {_WEIGHTS: hashlib.sha256(weights).hexdigest()},
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -150,6 +151,8 @@ def _restore(
     model.marginal_ = QuantileTable(arrays["marginal.levels"], arrays["marginal.values"][None])
     if model.covariate_encoder_.mean.shape != (model.n_features_in_,):
         raise ValueError("its parts disagree about the number of columns")
+    response = description.get("response")
+    model.response_name_ = None if response is None else str(response)
     if description["columns"] is not None:
         model.feature_names_in_ = np.asarray(description["columns"], dtype=object)
     prefix = "model."
@@ -157,7 +160,8 @@ def _restore(
     model._set_state(own, description["facts"])
 
 
-def _check_target(target: Path, overwrite: bool) -> None:
+def check_target(target: Path, overwrite: bool) -> None:
+    """Raise a FileExistsError unless a model may be written there."""
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         raise FileExistsError(f"{str(target)!r} exists and is not a folder")
     if not target.exists() or not any(target.iterdir()):

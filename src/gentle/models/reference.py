@@ -99,9 +99,6 @@ class KNN(ConditionalGenerator):
                 f"validation_fraction must lie between 0 and 1, got {self.validation_fraction!r}"
             )
 
-    def _held_out(self) -> float:
-        return self.validation_fraction if self.n_neighbors is None else 0.0
-
     def _n_knots(self) -> int:
         return 2 * self.n_neighbors_
 
@@ -110,11 +107,10 @@ class KNN(ConditionalGenerator):
     ) -> dict[str, Any]:
         k = self.n_neighbors
         if k is None:
-            k = self._chosen(train, validation)
-        if (
-            validation is not None and self.n_neighbors is None
-        ):  # every row serves as a neighbour in the end
-            train = _joined(train, validation)
+            part = train
+            if validation is None and len(train) > 1:
+                part, validation = train.split(self.validation_fraction, rng)
+            k = self._chosen(part, validation)
         return self._memory(train) | {"n_neighbors_": min(k, len(train.y))}
 
     def _chosen(self, train: Grouped, validation: Grouped | None) -> int:
@@ -159,8 +155,3 @@ class KNN(ConditionalGenerator):
 def _pool(nearest: Any, memory: dict[str, Any]) -> QuantileTable:
     """The weighted responses of each row's neighbours ``(n, k)`` as a distribution."""
     return QuantileTable.of_sample(memory["responses_"][nearest], memory["weights_"][nearest])
-
-
-def _joined(a: Grouped, b: Grouped) -> Grouped:
-    rows = np.concatenate([a.x[a.group], b.x[b.group]])
-    return Grouped.of(rows, np.concatenate([a.y, b.y]), np.concatenate([a.weight, b.weight]))
