@@ -4,13 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from oracles import as_function, looped_losses, plain_mlp
 
 from gentle import GENTLE, datasets
 from gentle.data import Grouped
 from gentle.graph import spanning_tree
 from gentle.models.game import Game
 from gentle.nets import PaperMLP
+from oracles import as_function, looped_losses, plain_mlp
 
 SMALL = {"hidden_widths": (16, 16), "n_epochs": 3, "batch_size": 64, "verbose": 0, "device": "cpu"}
 

@@ -205,8 +205,8 @@ def test_models_fit_into_scikit_learn(name):
 
 
 BAD_TABLES = {
-    "NaN": (lambda X, y: (np.where(X == X[3, 1], np.nan, X), y), "X contains NaN"),
-    "infinity": (lambda X, y: (np.where(X == X[3, 1], np.inf, X), y), "X contains infinity"),
+    "NaN": (lambda X, y: (np.where(X[3, 1] == X, np.nan, X), y), "X contains NaN"),
+    "infinity": (lambda X, y: (np.where(X[3, 1] == X, np.inf, X), y), "X contains infinity"),
     "NaN in y": (lambda X, y: (X, np.where(y == y[5], np.nan, y)), "first in row 5"),
     "one row": (lambda X, y: (X[:1], y[:1]), "at least 2 rows"),
     "no row": (lambda X, y: (X[:0], y[:0]), "minimum of 1 is required"),
@@ -320,8 +320,9 @@ def test_any_table_of_numbers_gives_a_model_or_a_clear_error(data, name):
     try:
         model.fit(X, y)
     except ValueError as error:
-        assert "constant" in str(error) or "too close together" in str(error)
-        return
+        if "constant" in str(error) or "too close together" in str(error):
+            return
+        raise
     draws = model.sample(X, 4, random_state=0)
     assert np.isfinite(draws).all()
     level = model.cdf(X, draws)

@@ -86,7 +86,7 @@ def test_missing_and_foreign_folders_are_told_apart(tmp_path):
 def test_a_truncated_file_is_a_value_error(folder, name, share):
     content = (folder / name).read_bytes()
     (folder / name).write_bytes(content[: int(share * len(content))])
-    with pytest.raises(ValueError, match="damaged|cannot be read"):
+    with pytest.raises(ValueError, match=r"damaged|cannot be read"):
         gentle.load(folder)
 
 

@@ -83,10 +83,12 @@ def evaluate(
         check_free(out, overwrite)
     fitted = load_model(model, threads)
     frame = read_table(table)
-    target = target or fitted.response_name_ or _only_other_column(fitted, frame, weight, table)
-    y = number_column(frame, target, "the target", table)
+    response: str = (
+        target or fitted.response_name_ or _only_other_column(fitted, frame, weight, table)
+    )
+    y = number_column(frame, response, "the target", table)
     weights = None if weight is None else number_column(frame, weight, "the weight", table)
-    X = model_columns(fitted, frame, table, others=[c for c in (target, weight) if c])
+    X = model_columns(fitted, frame, table, others=[c for c in (response, weight) if c])
 
     with table_writer(out, overwrite) as append, working(f"Scoring {len(X):,} rows"):
         scores = score(fitted, X, y, weights, min_responses=_MIN_RESPONSES)
@@ -96,7 +98,7 @@ def evaluate(
             floor = noise_floor(None, X, y, weights, min_responses=_MIN_RESPONSES)
         if out is not None:
             append(scores.records)
-    _show(scores.summary(), marginal.summary(), floor, target)
+    _show(scores.summary(), marginal.summary(), floor, response)
     if out is not None:
         say(f"Wrote the scores of {len(scores.records):,} distinct covariates to {out}.")
 
