@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -43,10 +44,11 @@ def main() -> None:
         f"{len(data.test)} held out."
     )
 
+    verbose = 1 if sys.stderr.isatty() else 2  # a bar for people, lines for logs
     models = {
         "Marginal": Marginal(random_state=args.seed),
         "KNN": KNN(n_neighbors=100, random_state=args.seed),
-        "GENTLE": GENTLE(n_epochs=args.epochs, random_state=args.seed),
+        "GENTLE": GENTLE(n_epochs=args.epochs, random_state=args.seed, verbose=verbose),
     }
     seconds = {}
     for name, model in models.items():

@@ -72,6 +72,16 @@ def test_rows_find_the_responses_of_any_batch(X, seed):
     np.testing.assert_array_equal(np.sort(padded[weight > 0]), np.sort(table.y[rows]))
 
 
+@given(ROWS, st.integers(1, 60))
+def test_chunks_are_a_partition_of_bounded_size(X, max_cells):
+    table = Grouped.of(X, np.arange(len(X), dtype=float))
+    parts = list(table.chunks(extra_cells=2, max_cells=max_cells))
+    assert sorted(np.concatenate(parts)) == list(range(len(table)))
+    for part in parts:
+        y, _ = table.take(part).padded()
+        assert len(part) == 1 or len(part) * (y.shape[1] + 2) <= max_cells
+
+
 def test_standardised_values_have_mean_0_and_deviation_1_under_the_weights():
     rng = np.random.default_rng(0)
     X, w = rng.normal(5, 3, (100, 4)), rng.random(100)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from gentle import metrics
+from gentle.data import Grouped
 from gentle.distribution import QuantileTable
 from gentle.metrics import crps_of_draws, evaluate, interval_score, noise_floor, pinball
 from gentle.models.gentle import GENTLE
@@ -206,7 +206,8 @@ def test_a_record_does_not_depend_on_the_other_covariates():
 def test_memory_bounds_do_not_change_the_scores(monkeypatch):
     X, y = table([3, 25, 40, 1, 200, 31])
     whole = evaluate(Normal(), X, y, n_samples=100).records
-    monkeypatch.setattr(metrics, "_CELLS", 1)  # one covariate at a time
+    chunks = Grouped.chunks  # one covariate at a time
+    monkeypatch.setattr(Grouped, "chunks", lambda self, extra_cells: chunks(self, max_cells=1))
     pd.testing.assert_frame_equal(evaluate(Normal(), X, y, n_samples=100).records, whole)
 
 

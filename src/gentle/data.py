@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -181,6 +182,20 @@ class Grouped:
         held_out[rng.permutation(len(self))[:n_held_out]] = True
         return self.take(np.flatnonzero(~held_out)), self.take(np.flatnonzero(held_out))
 
+    def chunks(self, extra_cells: int = 0, max_cells: int = 2_000_000) -> Iterator[Ints]:
+        """Covariates in parts whose `padded` arrays stay small, those of similar counts together.
+
+        Args:
+            extra_cells: What else is held in memory for each covariate of a part.
+            max_cells: Largest size of a part, unless one covariate alone is larger.
+        """
+        order = np.argsort(self.counts, kind="stable")
+        while len(order):
+            cells = np.arange(1, len(order) + 1) * (self.counts[order] + extra_cells)
+            n_fit = max(1, int(np.searchsorted(cells, max_cells)))
+            yield order[:n_fit]
+            order = order[n_fit:]
+
     def padded(self) -> tuple[Floats, Floats]:
         """Responses and weights, ``(n, max N_i)``; short rows are filled with weight 0."""
         width = int(self.counts.max())
@@ -239,12 +254,11 @@ def lipschitz_pairs(X: ArrayLike, y: ArrayLike, min_responses: int = 18) -> pd.D
         )
     i, j = np.triu_indices(len(table), k=1)
     values, weights = table.padded()
-    return pd.DataFrame(
-        {
-            "distance": np.linalg.norm(table.x[i] - table.x[j], axis=1),
-            "w2": wasserstein(values[i], values[j], weights[i], weights[j], p=2),
-        }
-    )
+    size = max(1, 2_000_000 // values.shape[1])  # pairs at once, to bound memory
+    parts = [(i[k : k + size], j[k : k + size]) for k in range(0, len(i), size)]
+    w2 = [wasserstein(values[a], values[b], weights[a], weights[b], p=2) for a, b in parts]
+    distance = np.linalg.norm(table.x[i] - table.x[j], axis=1)
+    return pd.DataFrame({"distance": distance, "w2": np.concatenate(w2)})
 
 
 def as_rectangle(X: Any) -> Floats:

@@ -27,7 +27,6 @@ Ints = NDArray[np.int64]
 
 _LEVELS = np.arange(1, 10) / 10  # of the mean pinball loss
 _COVERAGE = 0.9  # of the central interval
-_CELLS = 2_000_000  # responses and draws held in memory at once
 
 
 def crps_of_draws(draws: ArrayLike, y: ArrayLike) -> Floats:
@@ -284,15 +283,10 @@ class _HeldOut:
         return _HeldOut(self.table.take(which), rows, self.first[which])
 
     def chunks(self, n_samples: int = 0) -> Iterator[tuple[Ints, _HeldOut]]:
-        """Parts of bounded memory; those of similar counts together, so that padding is small."""
-        counts = self.table.counts
-        order = np.argsort(counts, kind="stable")
-        while len(order):
-            # Beside responses and draws a thousand cells, about the knots of a distribution.
-            cells = np.arange(1, len(order) + 1) * (counts[order] + n_samples + 1000)
-            n_fit = max(1, int(np.searchsorted(cells, _CELLS)))
-            yield order[:n_fit], self.take(order[:n_fit])
-            order = order[n_fit:]
+        """Parts of bounded memory."""
+        # Beside responses and draws a thousand cells, about the knots of a distribution.
+        for which in self.table.chunks(extra_cells=n_samples + 1000):
+            yield which, self.take(which)
 
 
 class _OwnResponses:

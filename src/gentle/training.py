@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -44,7 +45,7 @@ def train(
         patience: Epochs without improvement after which training stops; None never stops and keeps
             the last weights.
         label: What the progress bar calls the work.
-        verbose: 0 is silent, 1 shows a progress bar.
+        verbose: 0 is silent, 1 shows a progress bar in a terminal, 2 writes a line per epoch.
 
     Returns:
         One record per epoch: ``epoch``, the mean losses, ``validation`` (if any), ``seconds`` since
@@ -103,6 +104,9 @@ def _progress(label: str, n_epochs: int, verbose: int) -> Iterator[Callable[[Rec
     if verbose <= 0:
         yield lambda record: None
         return
+    if verbose > 1:
+        yield lambda record: print(f"{label}: {_told(record)}", file=sys.stderr, flush=True)
+        return
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -128,11 +132,14 @@ def _progress(label: str, n_epochs: int, verbose: int) -> Iterator[Callable[[Rec
         task = bar.add_task(label, total=n_epochs, losses="")
 
         def report(record: Record) -> None:
-            shown = [name for name in ("loss", "validation") if name in record]
-            losses = ", ".join(f"{name} {record[name]:.4f}" for name in shown)
-            bar.update(task, advance=1, losses=losses)
+            losses = {name: record[name] for name in ("loss", "validation") if name in record}
+            bar.update(task, advance=1, losses=_told(losses))
 
         yield report
         bar.update(
             task, total=bar.tasks[0].completed
         )  # an early stop is a full bar, not a stuck one
+
+
+def _told(record: Record) -> str:
+    return ", ".join(f"{name} {value:.5g}" for name, value in record.items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from os import PathLike
 from typing import Any, ClassVar, Self
 
@@ -212,6 +213,16 @@ class ConditionalGenerator(RegressorMixin, BaseEstimator, ABC):
         checks.same_columns(values, found, n_columns, names, model)
         weights = eval_set[2] if len(eval_set) == 3 else None
         return _weighted_rows(values, *checks.responses(eval_set[1], weights, len(values), model))
+
+
+def mean_crps(predict: Callable[[Grouped], QuantileTable], held_out: Grouped) -> float:
+    """Weighted mean CRPS of held-out responses, predicted a part at a time."""
+    total = 0.0
+    for which in held_out.chunks(extra_cells=1000):
+        part = held_out.take(which)
+        responses, weights = part.padded()
+        total += float((predict(part).crps(responses) * weights).sum())
+    return total / float(held_out.weight.sum())
 
 
 def _weighted_rows(X: Floats, y: Floats, weight: Floats) -> tuple[Floats, Floats, Floats]:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from gentle.data import Grouped
 from gentle.distribution import QuantileTable
 from gentle.graph import spanning_tree
-from gentle.models.base import ConditionalGenerator, Floats
+from gentle.models.base import ConditionalGenerator, Floats, mean_crps
 from gentle.models.game import PAIRS_AT_ONCE, Game
 from gentle.nets import PaperMLP
 from gentle.streams import Seed
@@ -84,7 +84,8 @@ class GENTLE(ConditionalGenerator):
         n_levels: Resolution of the quantile tables that answer all questions about a fitted model.
         random_state: Seed of the initial weights, the draws and the split.
         device: "cpu", "cuda", "mps", or "auto" for CUDA where there is one and else the CPU.
-        verbose: 0 is silent, 1 shows a progress bar.
+        verbose: 0 is silent, 1 shows a progress bar in a terminal or notebook, 2 writes a line per
+            epoch, for logs.
 
     Attributes:
         generator_: The network T_θ, in standardised units; `transport_map` evaluates it in original
@@ -313,12 +314,18 @@ def _rearranged(net: PaperMLP, x: Floats, n_levels: int, rows_at_once: int) -> Q
 def _validation_score(net: PaperMLP, validation: Grouped, criterion: str) -> float:
     """Mean CRPS over the responses, or mean Wasserstein distance over the covariates."""
     rows_at_once = max(1, PAIRS_AT_ONCE // _VALIDATION_LEVELS)
-    table = _rearranged(net, validation.x, _VALIDATION_LEVELS, rows_at_once)
-    responses, weights = validation.padded()
+
+    def predict(part: Grouped) -> QuantileTable:
+        return _rearranged(net, part.x, _VALIDATION_LEVELS, rows_at_once)
+
     if criterion == "crps":
-        return float(np.average(table.crps(responses), weights=weights))
+        return mean_crps(predict, validation)
     middles = (np.arange(_VALIDATION_LEVELS) + 0.5) / _VALIDATION_LEVELS
-    return float(wasserstein(table.quantile(middles), responses, None, weights).mean())
+    distances = []
+    for which in validation.chunks():
+        responses, weights = (part := validation.take(which)).padded()
+        distances.append(wasserstein(predict(part).quantile(middles), responses, None, weights))
+    return float(np.concatenate(distances).mean())
 
 
 def _device(name: str) -> torch.device:

@@ -9,7 +9,7 @@ from sklearn.neighbors import KDTree
 
 from gentle.data import Grouped
 from gentle.distribution import QuantileTable
-from gentle.models.base import ConditionalGenerator, Floats
+from gentle.models.base import ConditionalGenerator, Floats, mean_crps
 from gentle.streams import Seed
 
 
@@ -118,12 +118,11 @@ class KNN(ConditionalGenerator):
             return len(train.y)
         memory = self._memory(train)
         grid = sorted({min(k, len(train.y)) for k in (5, 10, 20, 30, 50, 75, 100, 150, 200, 300)})
-        responses, weights = validation.padded()
-        _, nearest = memory["tree_"].query(validation.x, k=grid[-1])
 
         def crps(k: int) -> float:
-            table = _pool(nearest[:, :k], memory)
-            return float(np.average(table.crps(responses), weights=weights))
+            return mean_crps(
+                lambda part: _pool(memory["tree_"].query(part.x, k)[1], memory), validation
+            )
 
         return min(grid, key=crps)
 
