@@ -104,7 +104,7 @@ def main() -> None:
         f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}, "
         f"{args.threads} thread(s)"
     )
-    print(f"largest difference of weights after one step: {difference(100, args.draws):.1e}")
+    print(f"largest difference of weights after one step: {difference(300, args.draws):.1e}")
     fast, slow = (make_game(args.covariates, args.draws, "adam") for _ in range(2))
     batch = np.arange(args.covariates)
     times: dict[str, list[float]] = {"vectorised": [], "loop": [], "careful loop": []}

@@ -104,7 +104,10 @@ def test_fit_says_what_was_done_and_what_to_do_next(here, shared):
     for expected in ["GENTLE", "y given x1, x2", "60 rows", "60 distinct", "1 epochs", "seed"]:
         assert expected in text
     assert "gentle sample 'my model/' new.csv" in text
-    assert re.search(r"held-out rows .* \d+% (smaller|LARGER)", text)
+    assert "held-out rows" not in text  # six of them tell nothing
+    table(400).to_csv("large.csv", index=False)
+    more = run("fit", "large.csv", "--target", "y", "--out", "large", *TINY).stderr
+    assert re.search(r"held-out rows .* \d+% (smaller|LARGER)", more)
     parameters = json.loads(Path("my model/model.json").read_text())["parameters"]
     assert parameters["hidden_widths"] == [8, 8]
     assert f"seed {parameters['random_state']}" in text
@@ -402,7 +405,7 @@ def test_wrong_settings(here, shared, setting, expected):
 
 def test_settings_outside_their_range_are_the_models_to_refuse(here, shared):
     fit = ["fit", shared / "train.csv", "-t", "y", "-o", "m"]
-    assert "n_epochs must be at least 1" in fails(*fit, "--set", "n_epochs=0")
+    assert "n_epochs must be an integer of at least 1" in fails(*fit, "--set", "n_epochs=0")
     assert "GENTLE, KNN" in fails(*fit, "--model", "forest", code=2)
     assert "cuda" in fails(*fit, "--device", "gpu", code=2)
 

@@ -50,6 +50,13 @@ def test_kernel_quantile_inverts_kernel_cdf(counts):
     np.testing.assert_allclose(kernel_cdf(t, y, share, group, h), u, atol=1e-9)
 
 
+def test_the_order_of_groups_is_respected():
+    y, share, h = torch.tensor([0.0, 5.0]), torch.ones(2), torch.ones(2)
+    t = torch.tensor([[0.0], [5.0]])
+    swapped = kernel_cdf(t, y, share, torch.tensor([1, 0]), h)
+    np.testing.assert_allclose(swapped, norm.cdf([[-5.0], [5.0]]), atol=1e-6)
+
+
 def test_kernel_cdf_is_differentiated_correctly():
     y, share, group, n = grouped()
     h = torch.full((n,), 0.3, dtype=torch.float64)

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy.stats import wasserstein_distance
 
 from gentle import GENTLE, datasets
 from gentle.data import Grouped
@@ -91,7 +92,9 @@ def test_generator_gradients_flow_through_all_of_the_regulariser():
         assert slope == pytest.approx(float((gradient * direction).sum()), rel=1e-4, abs=1e-7)
 
 
-def test_a_step_moves_theta_first_and_phi_at_the_new_theta():
+@pytest.mark.parametrize("pairs_at_once", [7, 4096])
+def test_a_step_moves_theta_first_and_phi_at_the_new_theta(monkeypatch, pairs_at_once):
+    monkeypatch.setattr("gentle.models.game.PAIRS_AT_ONCE", pairs_at_once)
     settings = {"inner": "sgd", "lr_generator": 0.1, "lr_potential": 0.1, "reg_weight": 0.7}
     g, twin = game(**settings), game(**settings)
     u = g.draw(len(g.data))
@@ -207,6 +210,29 @@ def test_validation_is_the_crps_of_the_eval_set_in_standardised_units():
     assert half.history_[0]["validation"] == alone.history_[0]["validation"]
 
 
+def test_the_tree_is_that_of_the_standardised_covariates_grown_from_the_first():
+    X, y = problem(80, repeats=False)
+    X *= [1.0, 1000.0]
+    model = GENTLE(**SMALL, random_state=0, early_stopping=False).fit(X, y)
+    Z = (X - X.mean(axis=0)) / X.std(axis=0)
+    distance = np.linalg.norm(Z[:, None] - Z[None], axis=2)
+    parent, tree = np.full(80, -1), [0]
+    while len(tree) < 80:  # Prim, densely
+        outside = np.setdiff1d(np.arange(80), tree)
+        i, j = np.unravel_index(distance[np.ix_(outside, tree)].argmin(), (len(outside), len(tree)))
+        parent[outside[i]] = tree[j]
+        tree.append(outside[i])
+    np.testing.assert_array_equal(model.parent_, parent)
+
+
+def test_the_validation_skill_is_over_the_marginal_of_what_was_trained_on():
+    X, y = problem(300, repeats=False)
+    model = GENTLE(**SMALL, random_state=0).fit(X[:200], y[:200], eval_set=(X[200:], y[200:]))
+    assert model.validation_skill_ == pytest.approx(model.score(X[200:], y[200:]), abs=0.01)
+    few = GENTLE(**SMALL, random_state=0).fit(X, y, eval_set=(X[:20], y[:20]))
+    assert few.validation_skill_ is None
+
+
 def test_the_internal_split_keeps_equal_covariates_together():
     X, y = problem(300)
     model = GENTLE(**SMALL, random_state=0, validation_fraction=0.3).fit(X, y)
@@ -221,7 +247,10 @@ def test_wd_is_a_criterion_only_where_validation_covariates_repeat():
     often = np.repeat([[0.0, 1.0], [2.0, 3.0]], 20, axis=0)
     held_out = (often, np.random.default_rng(0).normal(size=40))
     model = GENTLE(**SMALL, criterion="wd", random_state=0).fit(X, y, eval_set=held_out)
-    assert all(r["validation"] > 0 for r in model.history_)
+    draws = model.predict_quantiles(often[[0, 20]], (np.arange(2000) + 0.5) / 2000)
+    distances = [wasserstein_distance(draws[i], held_out[1][20 * i : 20 * i + 20]) for i in (0, 1)]
+    best = min(r["validation"] for r in model.history_)
+    assert best * y.std() == pytest.approx(np.mean(distances), rel=0.05)
 
 
 def test_the_quantile_table_is_the_sorted_map_and_the_raw_map_stays_reachable():
@@ -278,7 +307,15 @@ def test_divergence_is_an_error_and_the_earlier_fit_survives():
         ({"epsilon": 0}, "epsilon must be positive"),
         ({"reg_weight": -1}, "reg_weight must be at least 0"),
         ({"bandwidth": -1}, "bandwidth must be a positive number"),
-        ({"n_draws": 0}, "n_draws must be at least 1"),
+        ({"n_draws": 0}, "n_draws must be an integer of at least 1"),
+        ({"n_draws": 2.5}, "n_draws must be an integer"),
+        ({"patience": float("inf")}, "patience must be an integer"),
+        ({"n_levels": 1}, "n_levels must be an integer of at least 2"),
+        ({"hidden_widths": 16}, "hidden_widths must be a sequence of positive integers"),
+        ({"hidden_widths": (0,)}, "hidden_widths must be a sequence of positive integers"),
+        ({"lr_generator": "a"}, "lr_generator must be positive"),
+        ({"bandwidth": None}, "bandwidth must be a positive number"),
+        ({"device": "gpu"}, "device must be 'auto', 'cpu', 'cuda' or 'mps'"),
         ({"follow_generator": 2}, "follow_generator must be between 0 and 1"),
         ({"validation_fraction": 1.0}, "validation_fraction must be between 0 and 1"),
         ({"inner": "lion"}, "inner must be"),

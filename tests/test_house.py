@@ -1,4 +1,4 @@
-"""The house itself: names resolve, a bare import is light, layers hold, files stay small."""
+"""The house itself: names resolve, a bare import is light, files stay small."""
 
 import importlib
 import subprocess

@@ -73,6 +73,43 @@ def test_a_failed_save_leaves_the_old_model_and_no_rubbish(model, folder, monkey
     assert os.listdir(folder.parent) == ["model"]
 
 
+def test_the_old_model_comes_back_if_the_new_one_cannot_be_put_in_place(model, folder, monkeypatch):
+    replace = os.replace
+
+    def refuse_new(source, target):
+        if target == folder and not str(source).endswith("-previous"):
+            raise OSError(13, "Permission denied")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", refuse_new)
+    with pytest.raises(OSError, match="Permission denied"):
+        model.save(folder, overwrite=True)
+    monkeypatch.undo()
+    assert type(gentle.load(folder)) is GENTLE
+    assert os.listdir(folder.parent) == ["model"]
+
+
+def test_an_empty_folder_may_be_filled_even_the_current_one(model, tmp_path, monkeypatch):
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    model.save(".")
+    monkeypatch.chdir(tmp_path)
+    assert type(gentle.load("empty")) is GENTLE
+    assert os.listdir(tmp_path) == ["empty"]
+
+
+def test_arrays_as_parameters_are_saved_and_what_cannot_be_is_refused(model, tmp_path):
+    X, y = np.arange(6.0)[:, None], np.arange(6.0)
+    settings = {"hidden_widths": np.array([4, 4]), "n_epochs": 1, "verbose": 0}
+    GENTLE(**settings, random_state=np.random.default_rng(0)).fit(X, y).save(tmp_path / "m")
+    loaded = gentle.load(tmp_path / "m")
+    assert tuple(loaded.hidden_widths) == (4, 4)
+    assert loaded.random_state is None
+    loaded.criterion = object()
+    with pytest.raises(ValueError, match=r"criterion=.* cannot be saved"):
+        loaded.save(tmp_path / "n")
+
+
 def test_missing_and_foreign_folders_are_told_apart(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no saved model in .* there is no model\.json"):
         gentle.load(tmp_path / "nothing")

@@ -44,7 +44,9 @@ def test_history_marks_the_best_epoch(table):
     model = GENTLE(n_epochs=3, hidden_widths=(8,), verbose=0, random_state=0).fit(*table)
     axis = plots.history(model)
     best = min(r["validation"] for r in model.history_)
-    assert axis.lines[2].get_ydata()[0] == best
+    right = axis.figure.axes[1]
+    assert right.lines[1].get_ydata()[0] == best
+    assert "CRPS" in right.get_ylabel()
     assert axis.get_xlabel() == "epoch"
 
 

@@ -41,3 +41,5 @@ def test_every_usual_kind_of_seed_is_taken():
         assert as_seed(make(3)) != as_seed(make(4))
     with pytest.raises(ValueError, match="negative"):
         as_seed(-1)
+    with pytest.raises(TypeError):
+        as_seed(1.5)

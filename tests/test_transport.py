@@ -75,6 +75,14 @@ def test_batches_are_their_rows():
         np.testing.assert_allclose(whole, single, rtol=1e-12)
 
 
+def test_a_weight_of_zero_removes_a_point_however_far_it_lies():
+    values, weights = [0.0] * 10 + [1e15], [0.1] * 10 + [0.0]
+    for p in (1, 2):
+        assert wasserstein(values, [0.0], weights, p=p) == 0
+    with pytest.raises(ValueError, match="p must be at least 1"):
+        wasserstein([0.0], [1.0], p=0.5)
+
+
 @pytest.mark.parametrize("distance", [wasserstein, ks])
 @pytest.mark.parametrize("weights", [[-1.0, 2.0], [0.0, 0.0], [np.nan, 1.0]])
 def test_impossible_weights_are_refused(distance, weights):

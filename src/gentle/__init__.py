@@ -2,7 +2,7 @@
 
 Example:
     >>> import gentle
-    >>> benchmark = gentle.datasets.load("tanh-shifted-gamma")  # doctest: +SKIP
+    >>> benchmark = gentle.datasets.load("tanh-plus-gamma")  # doctest: +SKIP
     >>> model = gentle.GENTLE().fit(*benchmark.train)  # doctest: +SKIP
     >>> draws = model.sample(benchmark.test.X, n_samples=1000)  # doctest: +SKIP
 """

@@ -71,11 +71,11 @@ def require_finite(X: Floats, names: ArrayLike | None) -> None:
 
 @dataclass(frozen=True)
 class Standardiser:
-    """z = (value - mean) / scale, column by column.
+    """z = (value - mean) / scale, column by column; a constant column is 0 whatever comes later.
 
     Attributes:
         mean: ``(d,)``, or ``()`` for a response.
-        scale: Standard deviation, 1 where a column is constant; the shape of ``mean``.
+        scale: Standard deviation, 0 where a column is constant; the shape of ``mean``.
     """
 
     mean: Floats
@@ -90,8 +90,12 @@ class Standardiser:
             scale = np.sqrt(share @ (values - mean) ** 2)
         # A column of equal values has a tiny computed deviation, which must not be divided by.
         constant = values.max(axis=0) == values.min(axis=0)
-        mean, scale = np.where(constant, values[0], mean), np.where(constant, 1.0, scale)
-        if not (np.all(np.isfinite(mean)) and np.all(np.isfinite(scale)) and np.all(scale > 0)):
+        mean, scale = np.where(constant, values[0], mean), np.where(constant, 0.0, scale)
+        if not (
+            np.all(np.isfinite(mean))
+            and np.all(np.isfinite(scale))
+            and np.all((scale > 0) | constant)
+        ):
             raise ValueError(
                 "values are too large or too close together to be standardised in double "
                 "precision; rescale them"
@@ -105,7 +109,9 @@ class Standardiser:
 
     def encode(self, values: Floats) -> Floats:
         """Original to standardised units."""
-        return (values - self.mean) / self.scale
+        return np.divide(
+            values - self.mean, self.scale, out=np.zeros_like(values), where=self.scale > 0
+        )
 
     def decode(self, values: Floats) -> Floats:
         """Standardised to original units."""
@@ -175,9 +181,11 @@ class Grouped:
         start = np.concatenate([[0], np.cumsum(self.counts[covariates])])
         return Grouped(self.x[covariates], self.y[rows], self.weight[rows], start.astype(np.int64))
 
-    def split(self, fraction: float, rng: np.random.Generator) -> tuple[Grouped, Grouped]:
+    def split(
+        self, fraction: float, rng: np.random.Generator, at_most: int = 5000
+    ) -> tuple[Grouped, Grouped]:
         """Hold out a share of the covariates with all their responses; no part stays empty."""
-        n_held_out = min(max(1, round(fraction * len(self))), len(self) - 1)
+        n_held_out = min(max(1, round(fraction * len(self))), len(self) - 1, at_most)
         held_out = np.zeros(len(self), bool)
         held_out[rng.permutation(len(self))[:n_held_out]] = True
         return self.take(np.flatnonzero(~held_out)), self.take(np.flatnonzero(held_out))

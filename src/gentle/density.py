@@ -23,7 +23,7 @@ def kernel_cdf(t: Tensor, y: Tensor, share: Tensor, group: Tensor, bandwidth: Te
     Returns:
         The cdfs at ``t``, ``(B, m)``.
     """
-    if len(group) == len(t):  # one response each: nothing to gather
+    if torch.equal(group, torch.arange(len(t), device=group.device)):  # one response each
         return _normal_cdf((t - y[:, None]) / bandwidth[:, None])
     z = (t[group] - y[:, None]) / bandwidth[group][:, None]  # (R, m)
     return torch.zeros_like(t).index_add(0, group, share[:, None] * _normal_cdf(z))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
@@ -33,12 +34,8 @@ class ConditionalDistribution(ABC):
         """Quantile function of each row at its own levels: ``(n, m)`` to ``(n, m)``."""
 
     @abstractmethod
-    def cdf(self, y: ArrayLike) -> Floats:
-        """P(Y ≤ y | x): y ``(n,)`` or a number gives ``(n,)``, ``(n, m)`` gives ``(n, m)``."""
-
-    @abstractmethod
-    def log_prob(self, y: ArrayLike) -> Floats:
-        """Log density, at atoms the log of their probability; shapes as for `cdf`."""
+    def _at(self, question: str, points: Floats) -> Floats:
+        """Answer "cdf", "log_prob" or "crps" at each row's own points, ``(n, m)``."""
 
     @abstractmethod
     def mean(self) -> Floats:
@@ -49,15 +46,30 @@ class ConditionalDistribution(ABC):
         """Standard deviation of Y given x, ``(n,)``."""
 
     @abstractmethod
+    def affine(self, scale: float, shift: float) -> ConditionalDistribution:
+        """The distributions of scale · Y + shift, for a positive scale."""
+
+    def cdf(self, y: ArrayLike) -> Floats:
+        """P(Y ≤ y | x): y ``(n,)`` or a number gives ``(n,)``, ``(n, m)`` gives ``(n, m)``."""
+        points, shape = self._per_row(y)
+        return self._at("cdf", points).reshape(shape)
+
+    def log_prob(self, y: ArrayLike) -> Floats:
+        """Log density, at an atom the log of its probability; shapes as for `cdf`."""
+        points, shape = self._per_row(y)
+        return self._at("log_prob", points).reshape(shape)
+
     def crps(self, y: ArrayLike) -> Floats:
-        """Continuous ranked probability score, smaller is better; shapes as for `cdf`."""
+        """Continuous ranked probability score, E|Y - y| - E|Y - Y'|/2; shapes as for `cdf`."""
+        points, shape = self._per_row(y)
+        return self._at("crps", points).reshape(shape)
 
     def quantile(self, alpha: ArrayLike) -> Floats:
         """Quantiles at common levels: a number gives ``(n,)``, ``(m,)`` gives ``(n, m)``."""
         levels = np.asarray(alpha, np.float64)
         if levels.ndim > 1 or not np.all((levels >= 0) & (levels <= 1)):
             raise ValueError(f"quantile levels must be numbers between 0 and 1, got {alpha!r}")
-        values = self.ppf(np.broadcast_to(np.atleast_1d(levels), (len(self), max(levels.size, 1))))
+        values = self.ppf(np.broadcast_to(np.atleast_1d(levels), (len(self), levels.size)))
         return values[:, 0] if levels.ndim == 0 else values
 
     def interval(self, coverage: float = 0.9) -> Floats:
@@ -83,6 +95,7 @@ class ConditionalDistribution(ABC):
             first_row: Position of this object's first row in a larger request.
         """
         if u is None:
+            n_samples = operator.index(n_samples)
             if n_samples < 1:
                 raise ValueError(f"n_samples must be at least 1, got {n_samples}")
             return self.ppf(uniforms(as_seed(random_state), len(self), n_samples, first_row))
@@ -166,20 +179,16 @@ class QuantileTable(ConditionalDistribution):
         )  # (n, 2m): each point a plateau
         return cls(levels, np.repeat(y, 2, axis=1))
 
-    def affine(self, scale: float, shift: float) -> QuantileTable:
-        """The distributions of scale · Y + shift, for a positive scale."""
+    def affine(self, scale: float, shift: float) -> QuantileTable:  # noqa: D102
         return QuantileTable(self.levels, self.values * scale + shift)
 
     def row(self, index: int = 0) -> QuantileTable:
         """One row as a table of its own."""
         return QuantileTable(self._row_levels[index], self.values[index : index + 1])
 
-    def repeat(self, n_rows: int) -> QuantileTable:
-        """The first row's distribution for n rows, without copying it."""
-        shape = (n_rows, self.values.shape[1])
-        table = object.__new__(QuantileTable)
-        table.levels, table.values = self._row_levels[0], np.broadcast_to(self.values[0], shape)
-        return table
+    def repeat(self, n_rows: int) -> RepeatedDistribution:
+        """The first row's distribution for n rows."""
+        return RepeatedDistribution(self.row(0), n_rows)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -203,9 +212,9 @@ class QuantileTable(ConditionalDistribution):
         t = np.divide(u - l0, l1 - l0, out=np.zeros_like(l0), where=l1 > l0)
         return np.minimum(v0 + t * (v1 - v0), v1)
 
-    def cdf(self, y: ArrayLike) -> Floats:  # noqa: D102
-        points, shape = self._per_row(y)
-        return self._cdf(points)[0].reshape(shape)
+    def _at(self, question: str, points: Floats) -> Floats:
+        answers = {"log_prob": self._log_prob, "crps": self._crps}
+        return self._cdf(points)[0] if question == "cdf" else answers[question](points)
 
     def _cdf(self, points: Floats) -> tuple[Floats, NDArray[np.int64]]:
         """P(Y ≤ y) and the last knot at or below y (-1 if there is none), both ``(n, m)``."""
@@ -217,9 +226,7 @@ class QuantileTable(ConditionalDistribution):
         t = np.divide(points - v0, v1 - v0, out=np.zeros_like(v0), where=inside & (v1 > v0))
         return np.where(inside, l0 + t * (l1 - l0), (left >= 0).astype(float)), left
 
-    def log_prob(self, y: ArrayLike) -> Floats:
-        """Log density, at an atom the log of its probability; shapes as for `cdf`."""
-        points, shape = self._per_row(y)
+    def _log_prob(self, points: Floats) -> Floats:
         last = self.values.shape[1] - 1
         after = _search(self.values, points, "right")  # first knot above y
         first = _search(self.values, points, "left")  # first knot at or above y
@@ -235,7 +242,7 @@ class QuantileTable(ConditionalDistribution):
         supported = (points >= self.values[:, :1]) & (points <= self.values[:, -1:])
         mass = np.where(on_knot & (atom > 0), atom, np.where(supported, density, 0.0))
         with np.errstate(divide="ignore"):
-            return np.log(mass).reshape(shape)
+            return np.log(mass)
 
     def atoms(self, min_probability: float = 0.0) -> list[tuple[Floats, Floats]]:
         """Values and probabilities, above ``min_probability``, of each row's atoms."""
@@ -255,9 +262,7 @@ class QuantileTable(ConditionalDistribution):
         a, b = self.values[:, :-1] - self.mean()[:, None], self.values[:, 1:] - self.mean()[:, None]
         return np.sqrt((np.diff(self._row_levels) * (a * a + a * b + b * b)).sum(axis=1) / 3)
 
-    def crps(self, y: ArrayLike) -> Floats:
-        """E|Y - y| - E|Y - Y'|/2, exact for the table; shapes as for `cdf`."""
-        points, shape = self._per_row(y)
+    def _crps(self, points: Floats) -> Floats:
         level, left = self._cdf(points)
         j = np.maximum(left, 0)
         # ∫₀^F Q, where Q climbs from the knot j to y itself.
@@ -269,7 +274,7 @@ class QuantileTable(ConditionalDistribution):
             left < 0, 0.0, np.where(left == self.values.shape[1] - 1, self._integral[:, -1:], below)
         )
         distance = self._integral[:, -1:] - points + 2 * (points * level - below)
-        return (distance - self._half_spread[:, None]).reshape(shape)
+        return distance - self._half_spread[:, None]
 
     @cached_property
     def _half_spread(self) -> Floats:
@@ -278,6 +283,31 @@ class QuantileTable(ConditionalDistribution):
         v0, v1 = self.values[:, :-1], self.values[:, 1:]
         width = l1 - l0
         return (width * (l0 + l1 - 1) * (v0 + v1) / 2 + width**2 * (v1 - v0) / 6).sum(axis=1)
+
+
+class RepeatedDistribution(ConditionalDistribution):
+    """One distribution for n rows, held and asked once."""
+
+    def __init__(self, one: QuantileTable, n_rows: int) -> None:
+        self._one, self._n_rows = one, n_rows
+
+    def __len__(self) -> int:
+        return self._n_rows
+
+    def ppf(self, u: Floats) -> Floats:  # noqa: D102
+        return self._one.ppf(np.reshape(u, (1, -1))).reshape(u.shape)
+
+    def mean(self) -> Floats:  # noqa: D102
+        return np.repeat(self._one.mean(), self._n_rows)
+
+    def std(self) -> Floats:  # noqa: D102
+        return np.repeat(self._one.std(), self._n_rows)
+
+    def affine(self, scale: float, shift: float) -> RepeatedDistribution:  # noqa: D102
+        return RepeatedDistribution(self._one.affine(scale, shift), self._n_rows)
+
+    def _at(self, question: str, points: Floats) -> Floats:
+        return self._one._at(question, points.reshape(1, -1)).reshape(points.shape)
 
 
 class ChunkedDistribution(ConditionalDistribution):
@@ -327,24 +357,20 @@ class ChunkedDistribution(ConditionalDistribution):
             lambda part, rows: part.sample(n_samples, seed, first_row=first_row + rows.start)
         )
 
-    def cdf(self, y: ArrayLike) -> Floats:  # noqa: D102
-        return self._at("cdf", y)
-
-    def log_prob(self, y: ArrayLike) -> Floats:  # noqa: D102
-        return self._at("log_prob", y)
-
-    def crps(self, y: ArrayLike) -> Floats:  # noqa: D102
-        return self._at("crps", y)
-
     def mean(self) -> Floats:  # noqa: D102
         return self._map(lambda part, _: part.mean())
 
     def std(self) -> Floats:  # noqa: D102
         return self._map(lambda part, _: part.std())
 
-    def _at(self, question: str, y: ArrayLike) -> Floats:
-        points, shape = self._per_row(y)
-        return self._map(lambda part, rows: getattr(part, question)(points[rows])).reshape(shape)
+    def affine(self, scale: float, shift: float) -> ChunkedDistribution:  # noqa: D102
+        compute, chunk = self._compute, self._chunk_rows
+        return ChunkedDistribution(
+            self._n_rows, lambda rows: compute(rows).affine(scale, shift), chunk
+        )
+
+    def _at(self, question: str, points: Floats) -> Floats:
+        return self._map(lambda part, rows: part._at(question, points[rows]))
 
 
 def _search(a: Floats, v: Floats, side: str) -> NDArray[np.int64]:

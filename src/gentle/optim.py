@@ -107,8 +107,9 @@ class _Smoothed:
         gradient()
         with torch.no_grad():
             for param, anchor in zip(self.params, self.anchor):
-                if param.grad is not None:
-                    param.grad.add_(param - anchor, alpha=self.sign * self.strength)
+                if param.grad is None:  # nothing to learn from this batch, but the anchor pulls
+                    param.grad = torch.zeros_like(param)
+                param.grad.add_(param - anchor, alpha=self.sign * self.strength)
         self.inner.step()
 
     @torch.no_grad()

@@ -88,13 +88,19 @@ def history(model: Any, axis: Axes | None = None) -> Axes:
     """Training loss and validation criterion of a fitted neural model, epoch by epoch."""
     axis = _axes(axis)
     table = pd.DataFrame(model.history_)
-    axis.plot(table["epoch"], table["loss"], color=_COLOURS[0], label="training loss")
+    style = {"marker": ".", "markersize": 3}
+    axis.plot(table["epoch"], table["loss"], color=_COLOURS[0], **style)
+    axis.set_xlabel("epoch")
+    axis.set_ylabel("training loss", color=_COLOURS[0])
     if "validation" in table:
-        axis.plot(table["epoch"], table["validation"], color=_COLOURS[1], label="validation")
+        right = axis.twinx()
+        right.plot(table["epoch"], table["validation"], color=_COLOURS[1], **style)
         best = table.loc[table["validation"].idxmin()]
-        axis.plot(best["epoch"], best["validation"], "o", color=_COLOURS[1], label="best")
-    axis.set(xlabel="epoch", ylabel="loss (standardised response)")
-    axis.legend(frameon=False)
+        right.plot(best["epoch"], best["validation"], "o", color=_COLOURS[1], label="best epoch")
+        criterion = getattr(model, "criterion", "criterion").upper()
+        label = f"validation {criterion} (standard deviations of y)"
+        right.set_ylabel(label, color=_COLOURS[1])
+        right.legend(frameon=False)
     return axis
 
 

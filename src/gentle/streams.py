@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,7 +23,7 @@ def as_seed(random_state: Seed) -> int:
         return int(random_state.randint(2**31 - 1))
     if isinstance(random_state, np.random.SeedSequence):
         return int(random_state.generate_state(2, np.uint64)[0])
-    seed = int(random_state)
+    seed = operator.index(random_state)
     if seed < 0:
         raise ValueError(f"random_state must not be negative, got {seed}")
     return seed

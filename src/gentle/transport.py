@@ -44,6 +44,8 @@ def wasserstein(
         >>> float(wasserstein([0.0, 1.0], [5.0, 6.0]))
         5.0
     """
+    if not p >= 1:
+        raise ValueError(f"the order p must be at least 1, got {p}")
     a, b = np.asarray(a, float), np.asarray(b, float)
     if a_weights is None and b_weights is None and a.shape[-1] == b.shape[-1]:
         gap, width = np.abs(np.sort(a) - np.sort(b)), 1 / a.shape[-1]  # (..., n)
@@ -181,8 +183,10 @@ def _steps(values: Floats, weights: ArrayLike | None) -> tuple[Floats, Floats]:
     levels = np.cumsum(
         np.take_along_axis(_normalised(weights, values.shape), order, axis=-1), axis=-1
     )
-    levels[..., -1] = 1.0
-    return np.take_along_axis(values, order, axis=-1), np.minimum(levels, 1.0, out=levels)
+    levels /= levels[
+        ..., -1:
+    ].copy()  # ends at 1 exactly, so that trailing zero weights weigh nothing
+    return np.take_along_axis(values, order, axis=-1), levels
 
 
 def _root(total: Floats, p: float) -> Floats:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _VALUES_AT_ONCE = 2**20  # draws held in memory at once; 24 bytes each in the long form
-_ROWS_AT_ONCE = 2**13
+_ROWS_AT_ONCE = 2**12  # few enough for a model to answer mean and quantiles from one pass
 
 
 def sample(
@@ -102,7 +102,7 @@ def predict(
     with table_writer(out, overwrite) as append:
         for start, dist in _pieces(fitted, X, _ROWS_AT_ONCE, "Predicting", out is not None):
             values = dist.quantile(levels)  # (rows, levels)
-            columns = {f"q{level:g}": values[:, i] for i, level in enumerate(levels)}
+            columns = {f"q{level!r}": values[:, i] for i, level in enumerate(levels)}
             rows = np.arange(start, start + len(dist))
             append(pd.DataFrame({"row": rows, "mean": dist.mean(), **columns}))
     if out is not None:

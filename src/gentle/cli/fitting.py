@@ -250,7 +250,8 @@ def _announce(name: str, rows: Rows, target: str) -> None:
     X, _, _ = rows
     n_distinct = len(responses_per_covariate(X))
     say(f"Fitting {name}: {target} given {', '.join(X.columns)}.")
-    say(f"{len(X):,} rows with {n_distinct:,} distinct covariates in {X.shape[1]} columns.")
+    columns = "1 column" if X.shape[1] == 1 else f"{X.shape[1]} columns"
+    say(f"{len(X):,} rows with {n_distinct:,} distinct covariates in {columns}.")
 
 
 def _save(estimator: Any, folder: Path, overwrite: bool) -> None:
@@ -275,22 +276,15 @@ def _summarise(
     if hasattr(estimator, "n_neighbors_"):
         say(f"Each answer is the responses of the {estimator.n_neighbors_} nearest rows.")
     if held_out is not None:
-        say(_comparison(estimator.score(*held_out), f"On {evaluation}", ""))
-    elif history and "validation" in history[-1] and estimator.criterion == "crps":
-        # The marginal's score on its own responses, for which rows were held out is not known.
-        baseline = estimator.marginal_.crps(
-            estimator.marginal_.quantile([(i + 0.5) / 500 for i in range(500)])
-        ).mean()
-        best = min(record["validation"] for record in history) * float(
-            estimator.response_encoder_.scale
-        )
-        say(_comparison(1 - best / baseline, "On held-out rows", "about "))
+        say(_comparison(estimator.score(*held_out), f"On {evaluation}"))
+    elif getattr(estimator, "validation_skill_", None) is not None:
+        say(_comparison(estimator.validation_skill_, "On held-out rows"))
 
 
-def _comparison(skill: float, where: str, about: str) -> str:
+def _comparison(skill: float, where: str) -> str:
     """CRPS skill in words."""
     verdict = "smaller" if skill >= 0 else "LARGER"
     return (
-        f"{where} the prediction error (CRPS) is {about}{abs(skill):.0%} {verdict} "
+        f"{where} the prediction error (CRPS) is {abs(skill):.0%} {verdict} "
         "than that of a forecast that ignores the covariates."
     )

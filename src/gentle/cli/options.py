@@ -39,7 +39,7 @@ Seed = Annotated[
         "--seed",
         metavar="NUMBER",
         min=0,
-        help="Equal seeds give equal results.",
+        help="Equal seeds give equal results (with equal --threads).",
         show_default="random",
     ),
 ]

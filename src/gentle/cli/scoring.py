@@ -86,6 +86,11 @@ def evaluate(
     response: str = (
         target or fitted.response_name_ or _only_other_column(fitted, frame, weight, table)
     )
+    if target is None and response not in frame:
+        raise ValueError(
+            f"{str(table)!r} has no column {response!r}, the response that the model was fitted "
+            "on. Name the column of the responses with --target."
+        )
     y = number_column(frame, response, "the target", table)
     weights = None if weight is None else number_column(frame, weight, "the weight", table)
     X = model_columns(fitted, frame, table, others=[c for c in (response, weight) if c])
@@ -155,7 +160,10 @@ def _show(
     if floor is not None:
         table.add_column("noise floor", justify="right")
     for name, (label, form) in _LABELS.items():
-        cells = [format(scores[name], form) for scores in (model, marginal)]
+        cells = [
+            format(value, form) if value == value else "–"  # nan: not defined here
+            for value in (model[name], marginal[name])
+        ]
         if name in ("wd", "ks"):
             if floor is None:
                 continue

@@ -20,7 +20,6 @@ from gentle.streams import Seed, as_seed
 Floats = NDArray[np.float64]
 EvalSet = tuple[Any, ArrayLike] | tuple[Any, ArrayLike, ArrayLike]
 
-_MARGINAL_LEVELS = 1001  # resolution of the training marginal that is kept for scoring
 _CHUNK_CELLS = 4_000_000  # knots held in memory at once while many rows are answered
 
 
@@ -28,8 +27,8 @@ class ConditionalGenerator(RegressorMixin, BaseEstimator, ABC):
     """A model of the conditional distribution of Y given X = x.
 
     A model fills in `_fit`, which learns from grouped data in encoded units and returns its fitted
-    attributes, and `_conditional`, which turns encoded covariates into a `QuantileTable`. All else
-    is written here, once.
+    attributes, and `_conditional`, which turns encoded covariates into distributions, as a rule a
+    `QuantileTable`. All else is written here, once.
     """
 
     _encodes_response: ClassVar[bool] = True  # False: the model sees responses as they are
@@ -51,7 +50,7 @@ class ConditionalGenerator(RegressorMixin, BaseEstimator, ABC):
         """Learn, and return the fitted attributes (names end in ``_``); leave ``self`` alone."""
 
     @abstractmethod
-    def _conditional(self, x: Floats) -> QuantileTable:
+    def _conditional(self, x: Floats) -> ConditionalDistribution:
         """Distributions in encoded units at encoded covariates ``(n, d)``."""
 
     def _n_knots(self) -> int:
@@ -111,8 +110,8 @@ class ConditionalGenerator(RegressorMixin, BaseEstimator, ABC):
             "n_features_in_": values.shape[1],
             "covariate_encoder_": of_x,
             "response_encoder_": of_y,
-            "marginal_": _compact_marginal(target, weight),
-            "response_name_": name if isinstance(name := getattr(y, "name", None), str) else None,
+            "marginal_": _marginal(target, weight),
+            "response_name_": _name_of(y),
         }
         vars(self).pop("feature_names_in_", None)
         vars(self).update(fitted if names is None else fitted | {"feature_names_in_": names})
@@ -123,9 +122,9 @@ class ConditionalGenerator(RegressorMixin, BaseEstimator, ABC):
         x = self._encoded_covariates(X)
         scale, shift = float(self.response_encoder_.scale), float(self.response_encoder_.mean)
 
-        def compute(rows: slice) -> QuantileTable:
-            table = self._conditional(x[rows])
-            return table.affine(scale, shift) if self._encodes_response else table
+        def compute(rows: slice) -> ConditionalDistribution:
+            dist = self._conditional(x[rows])
+            return dist.affine(scale, shift) if self._encodes_response else dist
 
         return ChunkedDistribution(len(x), compute, _CHUNK_CELLS // self._n_knots())
 
@@ -171,7 +170,7 @@ class ConditionalGenerator(RegressorMixin, BaseEstimator, ABC):
         """
         dist = self.predict_dist(X)
         target, weight = checks.responses(y, sample_weight, len(dist), type(self).__name__)
-        baseline = np.average(self.marginal_.repeat(len(dist)).crps(target), weights=weight)
+        baseline = np.average(self.marginal_.repeat(len(target)).crps(target), weights=weight)
         if baseline == 0:
             raise ValueError("the marginal predicts these responses perfectly: no skill is defined")
         return float(1 - np.average(dist.crps(target), weights=weight) / baseline)
@@ -201,7 +200,9 @@ class ConditionalGenerator(RegressorMixin, BaseEstimator, ABC):
         values, names = checks.covariates(X, model)
         expected = getattr(self, "feature_names_in_", None)
         checks.same_columns(values, names, self.n_features_in_, expected, model)
-        return self.covariate_encoder_.encode(values)
+        x = self.covariate_encoder_.encode(values)
+        checks.within_reach(x, expected)
+        return x
 
     def _eval_rows(
         self, eval_set: EvalSet, n_columns: int, names: checks.Names
@@ -215,7 +216,7 @@ class ConditionalGenerator(RegressorMixin, BaseEstimator, ABC):
         return _weighted_rows(values, *checks.responses(eval_set[1], weights, len(values), model))
 
 
-def mean_crps(predict: Callable[[Grouped], QuantileTable], held_out: Grouped) -> float:
+def mean_crps(predict: Callable[[Grouped], ConditionalDistribution], held_out: Grouped) -> float:
     """Weighted mean CRPS of held-out responses, predicted a part at a time."""
     total = 0.0
     for which in held_out.chunks(extra_cells=1000):
@@ -230,11 +231,14 @@ def _weighted_rows(X: Floats, y: Floats, weight: Floats) -> tuple[Floats, Floats
     return X[used], y[used], weight[used]
 
 
-def _compact_marginal(y: Floats, weight: Floats) -> QuantileTable:
-    """The marginal of weighted responses in about a thousand knots: exact if few values occur."""
+def _marginal(y: Floats, weight: Floats) -> QuantileTable:
+    """The distribution of weighted responses, equal ones merged."""
     values, inverse = np.unique(y, return_inverse=True)
-    exact = QuantileTable.of_sample(values, np.bincount(inverse.ravel(), weight))
-    if len(values) <= _MARGINAL_LEVELS // 2:
-        return exact
-    levels = np.linspace(0, 1, _MARGINAL_LEVELS)
-    return QuantileTable(levels, exact.quantile(levels))
+    return QuantileTable.of_sample(values, np.bincount(inverse.ravel(), weight))
+
+
+def _name_of(y: Any) -> str | None:
+    """The name of a Series, or of the only column of a frame."""
+    columns = getattr(y, "columns", None)
+    name = columns[0] if columns is not None and len(columns) == 1 else getattr(y, "name", None)
+    return name if isinstance(name, str) else None

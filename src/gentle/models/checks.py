@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
@@ -13,6 +14,8 @@ from gentle.data import numeric_covariates, require_finite
 
 Floats = NDArray[np.float64]
 Names = NDArray[Any] | None
+
+_FARTHEST = 1e15  # standard deviations from the training mean; beyond, networks overflow
 
 
 def covariates(X: Any, model: str) -> tuple[Floats, Names]:
@@ -58,18 +61,22 @@ def responses(
     """Responses and weights as finite floats, both ``(n,)``."""
     if y is None:
         raise ValueError(f"{model} requires y to be passed, but the target y is None.")
-    shape = np.shape(cast(Any, y))
-    if len(shape) == 2 and shape[1] > 1:
+    if isinstance(y, pd.Series) and pd.api.types.is_numeric_dtype(y.dtype):
+        y = y.to_numpy(np.float64, na_value=np.nan)  # nullable numbers too
+    values = np.asarray(y)
+    if values.ndim == 2 and values.shape[1] > 1:
         raise ValueError(
-            f"y has {shape[1]} columns, but {model} models one response. "
+            f"y has {values.shape[1]} columns, but {model} models one response. "
             "Fit one model per response; joint responses are not supported yet."
         )
-    values = column_or_1d(y, warn=True)
+    values = column_or_1d(values, warn=True)
     try:
+        if values.dtype.kind in "mM":
+            raise TypeError
         values = np.asarray(values, np.float64)
     except (TypeError, ValueError):
         raise ValueError(
-            f"y must hold numbers, but it holds {values.dtype} values such as {values[0]!r}"
+            f"y must hold numbers, but its first value is {str(values[0])!r}"
         ) from None
     if not np.isfinite(values).all():
         row = int(np.argmax(~np.isfinite(values)))
@@ -95,6 +102,23 @@ def responses(
     if not np.any(weight > 0):
         raise ValueError("sample_weight is zero for every row; at least one must be positive")
     return values, weight
+
+
+def within_reach(x: Floats, names: Names) -> None:
+    """Raise a ValueError for covariates absurdly far from the training data.
+
+    Args:
+        x: Covariates in training standard deviations from the training mean, ``(n, d)``.
+        names: Column names, if there are any.
+    """
+    far = ~(np.abs(x) < _FARTHEST)
+    if far.any():
+        row, column = np.argwhere(far)[0]
+        label = column if names is None else repr(str(names[column]))
+        raise ValueError(
+            f"row {row} of X lies {abs(x[row, column]):.0e} standard deviations from the training "
+            f"data in column {label}; check its unit"
+        )
 
 
 def enough_rows(X: Floats, model: str) -> None:
@@ -124,7 +148,7 @@ def warn_of_constant_columns(X: Floats, names: Names) -> None:
         warnings.warn(
             f"constant column(s) {labels}{more} carry no information and do not affect the model",
             UserWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
 
 

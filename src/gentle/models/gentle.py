@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
+from numbers import Integral
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -23,7 +25,7 @@ from gentle.transport import wasserstein
 
 _VALIDATION_LEVELS = 101
 _MIN_RESPONSES_FOR_WD = 20
-_MAX_VALIDATION_COVARIATES = 5000
+_MIN_RESPONSES_FOR_SKILL = 30
 
 PAPER: dict[str, dict[str, Any]] = {
     name: {
@@ -80,7 +82,8 @@ class GENTLE(ConditionalGenerator):
             restore the best weights.
         criterion: "crps", or "wd" where every validation covariate has at least 20 responses.
         patience: Epochs without improvement before training stops.
-        validation_fraction: Share of the covariates to hold out when no ``eval_set`` is given.
+        validation_fraction: Share of the covariates, at most 5,000 of them, to hold out when no
+            ``eval_set`` is given.
         n_levels: Resolution of the quantile tables that answer all questions about a fitted model.
         random_state: Seed of the initial weights, the draws and the split.
         device: "cpu", "cuda", "mps", or "auto" for CUDA where there is one and else the CPU.
@@ -94,6 +97,8 @@ class GENTLE(ConditionalGenerator):
         parent_: The tree: partner of each training covariate, -1 at the root, ``(n,)``.
         history_: One record per epoch, for ``pandas.DataFrame(model.history_)`` or
             `gentle.plots.history`.
+        validation_skill_: CRPS skill on the validation responses over the marginal, None if there
+            were fewer than 30, or another criterion.
 
     Example:
         >>> import numpy as np
@@ -109,6 +114,7 @@ class GENTLE(ConditionalGenerator):
     potential_: PaperMLP
     parent_: NDArray[np.int64]
     history_: list[dict[str, float]]
+    validation_skill_: float | None
 
     def __init__(
         self,
@@ -127,11 +133,11 @@ class GENTLE(ConditionalGenerator):
         hidden_widths: Sequence[int] = (256, 256, 128, 128, 64, 64),
         n_draws: int = 16,
         stratified: bool = True,
-        batch_size: int = 1000,
-        n_epochs: int = 50,
+        batch_size: int = 250,
+        n_epochs: int = 200,
         early_stopping: bool = True,
         criterion: Literal["crps", "wd"] = "crps",
-        patience: int = 10,
+        patience: int = 20,
         validation_fraction: float = 0.1,
         n_levels: int = 501,
         random_state: Seed = None,
@@ -184,12 +190,14 @@ class GENTLE(ConditionalGenerator):
 
         Args:
             X: Covariates, ``(n, d)``.
-            u: Levels, ``(m,)`` for all rows or ``(n, m)``.
+            u: Levels in [0, 1], ``(m,)`` for all rows or ``(n, m)``.
 
         Returns:
             The map's values, ``(n, m)``.
         """
         x, levels = self._encoded_covariates(X), np.asarray(u, np.float64)
+        if levels.ndim not in (1, 2) or not np.all((levels >= 0) & (levels <= 1)):
+            raise ValueError("u must be an array (m,) or (n, m) of levels between 0 and 1")
         levels = np.broadcast_to(levels, (len(x), levels.shape[-1]))
         return self.response_encoder_.decode(_evaluate(self.generator_, x, levels, rows_at_once=1))
 
@@ -219,8 +227,7 @@ class GENTLE(ConditionalGenerator):
         validate = None
         if validation is not None:
             self._check_criterion(validation)
-            some = np.arange(min(len(validation), _MAX_VALIDATION_COVARIATES))
-            validate = partial(_validation_score, generator, validation.take(some), self.criterion)
+            validate = partial(_validation_score, generator, validation, self.criterion)
         history = run_epochs(
             game.step,
             n_items=len(train),
@@ -238,7 +245,20 @@ class GENTLE(ConditionalGenerator):
             "potential_": potential,
             "parent_": parent,
             "history_": history,
+            "validation_skill_": self._validation_skill(train, validation, history),
         }
+
+    def _validation_skill(
+        self, train: Grouped, validation: Grouped | None, history: list[dict[str, float]]
+    ) -> float | None:
+        if validation is None or self.criterion != "crps":
+            return None
+        if len(validation.y) < _MIN_RESPONSES_FOR_SKILL:
+            return None
+        marginal = QuantileTable.of_sample(train.y, train.weight)
+        baseline = mean_crps(lambda part: marginal.repeat(len(part)), validation)
+        scores = [record["validation"] for record in history]
+        return 1 - (min(scores) if self.early_stopping else scores[-1]) / baseline
 
     def _check_criterion(self, validation: Grouped) -> None:
         fewest = int(validation.counts.min())
@@ -254,25 +274,47 @@ class GENTLE(ConditionalGenerator):
         def require(names: str, holds: Callable[[Any], bool], expected: str) -> None:
             for name in names.split():
                 value = getattr(self, name)
-                if not holds(value):
+                try:
+                    fine = bool(holds(value))
+                except (TypeError, ValueError, RuntimeError):
+                    fine = False
+                if not fine:
                     raise ValueError(f"{name} must be {expected}, got {value!r}")
+
+        def is_count(value: Any, least: int = 1) -> bool:
+            return isinstance(value, Integral) and int(value) >= least
 
         require("fit_loss", lambda v: v in ("cdf", "w2"), "'cdf' or 'w2'")
         require("inner", lambda v: v in ("adam", "sgd"), "'adam' or 'sgd'")
         require("criterion", lambda v: v in ("crps", "wd"), "'crps' or 'wd'")
+        require(
+            "bandwidth",
+            lambda v: v in ("scott", "silverman") if isinstance(v, str) else 0 < v < math.inf,
+            "a positive number, 'scott' or 'silverman'",
+        )
         require("lr_generator lr_potential epsilon", lambda v: v > 0, "positive")
         require("reg_weight anchor_generator anchor_potential", lambda v: v >= 0, "at least 0")
         require("follow_generator follow_potential", lambda v: 0 <= v <= 1, "between 0 and 1")
-        require("n_draws batch_size n_epochs patience", lambda v: v >= 1, "at least 1")
-        require("n_levels", lambda v: v >= 2, "at least 2")
+        require("n_draws batch_size n_epochs patience", is_count, "an integer of at least 1")
+        require("n_levels", lambda v: is_count(v, 2), "an integer of at least 2")
         require("validation_fraction", lambda v: 0 < v < 1, "between 0 and 1")
+        require(
+            "hidden_widths",
+            lambda v: len(v) > 0 and all(is_count(width) for width in v),
+            "a sequence of positive integers",
+        )
+        require(
+            "device",
+            lambda v: v == "auto" or torch.device(v).type in ("cpu", "cuda", "mps"),
+            "'auto', 'cpu', 'cuda' or 'mps'",
+        )
 
     def _get_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         arrays = {"parent": self.parent_}
         for name, module in (("generator", self.generator_), ("potential", self.potential_)):
             for key, tensor in module.state_dict().items():
                 arrays[f"{name}.{key}"] = tensor.detach().cpu().numpy()
-        return arrays, {"history": self.history_}
+        return arrays, {"history": self.history_, "validation_skill": self.validation_skill_}
 
     def _set_state(self, arrays: dict[str, Any], facts: dict[str, Any]) -> None:
         device = _device(self.device)
@@ -287,6 +329,7 @@ class GENTLE(ConditionalGenerator):
             module.load_state_dict(weights)
             setattr(self, f"{name}_", module.to(device))
         self.parent_, self.history_ = arrays["parent"], facts["history"]
+        self.validation_skill_ = facts.get("validation_skill")
 
 
 @torch.no_grad()

@@ -32,7 +32,7 @@ def save(
 
     Args:
         model: A fitted model.
-        folder: Where to write; its parent must exist.
+        folder: Where to write; missing parents are created.
         overwrite: Replace a model that is there already. Anything that is not a saved model is
             never replaced.
     """
@@ -40,7 +40,7 @@ def save(
     from sklearn.utils.validation import check_is_fitted
 
     check_is_fitted(model)
-    target = Path(folder)
+    target = Path(folder).absolute()
     check_target(target, overwrite)
     arrays, facts = model._get_state()
     arrays = {f"model.{name}": np.ascontiguousarray(array) for name, array in arrays.items()} | {
@@ -56,7 +56,7 @@ def save(
     description = {
         "format": FORMAT,
         "class": type(model).__name__,
-        "parameters": _plain(model.get_params(deep=False)),
+        "parameters": _parameters(model),
         "columns": None if names is None else [str(name) for name in names],
         "n_columns": int(model.n_features_in_),
         "response": model.response_name_,
@@ -73,13 +73,7 @@ def save(
             json.dumps(description, indent=1, allow_nan=False), encoding="utf-8"
         )
         scratch.chmod(0o755)
-        if target.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{target.name}-old-", dir=target.parent))
-            os.replace(target, old / "model")
-            os.replace(scratch, target)
-            shutil.rmtree(old)
-        else:
-            os.replace(scratch, target)
+        _put_in_place(scratch, target)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -160,6 +154,21 @@ def _restore(
     model._set_state(own, description["facts"])
 
 
+def _put_in_place(scratch: Path, target: Path) -> None:
+    """Rename a finished folder to its name; a model that stood there goes only when that worked."""
+    if not (target.exists() and any(target.iterdir())):
+        os.replace(scratch, target)
+        return
+    previous = scratch.with_name(f"{scratch.name}-previous")
+    os.replace(target, previous)
+    try:
+        os.replace(scratch, target)
+    except OSError:
+        os.replace(previous, target)
+        raise
+    shutil.rmtree(previous, ignore_errors=True)
+
+
 def check_target(target: Path, overwrite: bool) -> None:
     """Raise a FileExistsError unless a model may be written there."""
     if target.is_symlink() or (target.exists() and not target.is_dir()):
@@ -190,8 +199,20 @@ def _read_facts(path: Path) -> dict[str, Any]:
     return description
 
 
+def _parameters(model: ConditionalGenerator) -> dict[str, Any]:
+    """Constructor arguments for JSON; a generator as seed is remembered as no seed."""
+    arguments = model.get_params(deep=False)
+    plain = {name: _plain(value) for name, value in arguments.items()}
+    for name, value in arguments.items():
+        if plain[name] is None and value is not None and name != "random_state":
+            raise ValueError(f"{name}={value!r} cannot be saved; use numbers, text or sequences")
+    return plain
+
+
 def _plain(value: Any) -> Any:
-    """What JSON can hold; anything else, such as a generator as seed, becomes null."""
+    """What JSON can hold of a value, None if it cannot hold it."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

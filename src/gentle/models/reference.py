@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.neighbors import KDTree
 
 from gentle.data import Grouped
-from gentle.distribution import QuantileTable
+from gentle.distribution import ConditionalDistribution, QuantileTable
 from gentle.models.base import ConditionalGenerator, Floats, mean_crps
 from gentle.streams import Seed
 
@@ -41,7 +42,7 @@ class Marginal(ConditionalGenerator):
     ) -> dict[str, Any]:
         return {}
 
-    def _conditional(self, x: Floats) -> QuantileTable:
+    def _conditional(self, x: Floats) -> ConditionalDistribution:
         return self.marginal_.repeat(len(x))
 
 
@@ -49,7 +50,8 @@ class KNN(ConditionalGenerator):
     """The weighted responses of the k nearest training rows in standardised covariates.
 
     The distributions are those responses themselves, so all mass lies in atoms and draws repeat
-    training responses exactly. Fitted and saved models hold the training rows.
+    training responses exactly. A row of weight w is one neighbour with w times the probability,
+    not w neighbours. Fitted and saved models hold the training rows.
 
     Args:
         n_neighbors: k, or None to choose it from 5 to 300 by the CRPS of held-out covariates.
@@ -92,8 +94,9 @@ class KNN(ConditionalGenerator):
         self.verbose = verbose
 
     def _check_parameters(self) -> None:
-        if self.n_neighbors is not None and self.n_neighbors < 1:
-            raise ValueError(f"n_neighbors must be at least 1, or None, got {self.n_neighbors!r}")
+        k = self.n_neighbors
+        if not (k is None or (isinstance(k, Integral) and k >= 1)):
+            raise ValueError(f"n_neighbors must be an integer of at least 1, or None, got {k!r}")
         if not 0 < self.validation_fraction < 1:
             raise ValueError(
                 f"validation_fraction must lie between 0 and 1, got {self.validation_fraction!r}"
