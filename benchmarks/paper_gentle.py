@@ -122,6 +122,8 @@ def report() -> None:
                 "| | authors' code, regulariser applied along the tree | 2 | 3276, 3217 "
                 "| .500, .446 | 9.5e6, 8.0e6 | .763, .801 | 1982, 2063 / 6750 |"
             )
+        if key[1] == "GENTLE":
+            lines.append(floor_line(key[0]))
         if key in RERUN:
             lines.append(
                 "| | authors' code | | " + " | ".join(RERUN[key]) + f" | {SPREAD.get(key, '')} |"
@@ -144,11 +146,37 @@ def report() -> None:
 def _line(key: tuple[str, str], rows: pd.DataFrame) -> str:
     seeds = rows.groupby("seed").apply(_seed_summary, include_groups=False)
     shown = []
-    for name, digits in (("wd", 4), ("ks", 3), ("mse", 3), ("r2", 3)):
+    for name in ("wd", "ks", "mse", "r2"):
         mean, sd = seeds[name].mean(), seeds[name].std()
-        shown.append(f"{mean:.{digits}g}" + (f" ± {sd:.2g}" if len(seeds) > 1 else ""))
-    spread = f"{seeds.spread.mean():.4g} / {seeds.true_spread.mean():.4g}"
+        shown.append(_number(mean) + (f" ± {_number(sd, 2)}" if len(seeds) > 1 else ""))
+    spread = f"{_number(seeds.spread.mean())} / {_number(seeds.true_spread.mean())}"
     return f"| {key[0]} | **{key[1]}** | {len(seeds)} | " + " | ".join([*shown, spread]) + " |"
+
+
+def _number(value: float, digits: int = 3) -> str:
+    """Three digits, or all before the point; millions as in the paper."""
+    if abs(value) >= 1e5:
+        return f"{value / 1e6:.2f}e6"
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.{digits}g}"
+
+
+def floor_line(data: str) -> str:
+    """What a perfect model would score: the simulator, or 100 neighbours in place of the truth."""
+    import gentle
+    from gentle import KNN, metrics
+
+    path = HERE / "floor" / f"{data}.csv"
+    if not path.exists():
+        benchmark = gentle.datasets.load(data)
+        truth = benchmark.truth or KNN(n_neighbors=100).fit(*benchmark.train)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        metrics.noise_floor(truth, *benchmark.test, n_repeats=20).to_csv(path)
+    floor = pd.read_csv(path, index_col=0)
+    cells = [
+        f"{_number(floor.loc[name, 'mean'])} ± {_number(floor.loc[name, 'sd'], 2)}"
+        for name in ("wd", "ks", "mse", "r2")
+    ]
+    return "| | noise floor | | " + " | ".join(cells) + " | |"
 
 
 def _seed_summary(rows: pd.DataFrame) -> pd.Series:
