@@ -61,8 +61,8 @@ def main() -> None:
     floor = metrics.noise_floor(models["KNN"], *data.test)
 
     labels = {
-        "Marginal": "marginal (knows nothing of x)",
-        "KNN": "100 nearest neighbours",
+        "Marginal": "marginal of y",
+        "KNN": "100 neighbours",
         "GENTLE": "GENTLE",
     }
     table = Table(title="How close to the held-out responses? Smaller is better.")
@@ -79,24 +79,26 @@ def main() -> None:
         )
     wd, ks, crps = (floor.loc[metric] for metric in ("wd", "ks", "crps"))
     table.add_row(
-        "noise floor: a perfect model",
+        "noise floor",
         f"{wd['mean']:,.0f} ± {wd['sd']:,.0f}",
         f"{ks['mean']:.3f} ± {ks['sd']:.3f}",
         f"{crps['mean']:,.0f} ± {crps['sd']:,.0f}",
         "",
     )
     console.print(table)
+    closest = min(scores, key=lambda name: scores[name]["crps"])
+    console.print(f"Closest by CRPS, the proper score of the three: {labels[closest]}.")
     console.print(
         "WD: mean 1-Wasserstein distance between draws and held-out responses; KS: "
-        "Kolmogorov-Smirnov distance; CRPS: a proper score of the whole distribution.\n"
-        "The noise floor is what the truth itself would score, with the neighbours' responses "
-        "standing in for it.",
+        "Kolmogorov-Smirnov distance; CRPS: continuous ranked probability score. The marginal "
+        "ignores the covariates. The noise floor is what a perfect model would score: fresh draws "
+        "of the neighbours' responses against their own distribution.",
         style="dim",
     )
 
     args.out.mkdir(parents=True, exist_ok=True)
     shown = {name: models[name] for name in ("GENTLE", "KNN")}
-    axes = plots.densities(shown, *data.test, unit=f"{data.response} ({data.unit})")
+    axes = plots.densities(shown, *data.test, unit=f"{data.response}, {data.unit}")
     axes.flat[0].figure.savefig(args.out / "densities.png", dpi=150)
     plots.history(models["GENTLE"]).figure.savefig(args.out / "training.png", dpi=150)
     models["GENTLE"].save(args.out / "model", overwrite=True)
