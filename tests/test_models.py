@@ -18,6 +18,7 @@ from gentle.models.registry import MODULES, model_class
 
 BUDGETS = {
     "GENTLE": {"n_epochs": 2, "hidden_widths": (16, 16), "batch_size": 50, "n_levels": 51},
+    "KernelCDE": {"bandwidth": 0.5},
     "KNN": {"n_neighbors": 10},
     "Marginal": {},
 }
@@ -299,6 +300,26 @@ def test_knn_chooses_k_by_validation_and_repeats_training_responses():
     assert len(model.responses_) == 600
     own = gentle.KNN(random_state=0).fit(X[:500], y[:500], eval_set=(X[500:], y[500:]))
     assert len(own.responses_) == 500  # an eval_set chooses k, it does not train
+
+
+def test_kernel_cde_is_the_nadaraya_watson_estimator_and_chooses_its_bandwidth():
+    rng = np.random.default_rng(0)
+    X, w = rng.normal(size=(300, 2)) * [1.0, 50.0], rng.random(300)
+    y = np.sin(X[:, 0]) + 0.3 * rng.normal(size=300)
+    model = gentle.KernelCDE(bandwidth=0.4).fit(X, y, w)
+    mean = np.average(X, axis=0, weights=w)
+    scale = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=w))
+    new, at = X[:5] + np.array([0.1, 1.0]), np.array([-0.5, 0.2])
+    distance = np.linalg.norm((new[:, None] - X[None]) / scale, axis=2)
+    kernel = np.exp(-(distance**2) / (2 * 0.4**2)) * w
+    expected = (kernel[:, None, :] * (y <= at[:, None])).sum(axis=2) / kernel.sum(axis=1)[:, None]
+    np.testing.assert_allclose(model.cdf(new, np.tile(at, (5, 1))), expected, atol=1e-9)
+    assert np.isfinite(model.predict([[1e3, 0.0]])).all()  # every kernel vanishes there
+    chosen = gentle.KernelCDE(random_state=0).fit(X, y)
+    assert 0.05 < chosen.bandwidth_ < 2
+    assert chosen.score(X, y) > 0.4
+    with pytest.raises(ValueError, match="bandwidth must be a positive number, or None"):
+        gentle.KernelCDE(bandwidth=-1.0).fit(X, y)
 
 
 @st.composite

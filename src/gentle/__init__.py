@@ -11,15 +11,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gentle.models.registry import MODULES
+
 if TYPE_CHECKING:
     from gentle import datasets, metrics, models, plots
     from gentle.distribution import ConditionalDistribution, QuantileTable
-    from gentle.models import GENTLE, KNN, ConditionalGenerator, Marginal, load
+    from gentle.models import GENTLE, KNN, ConditionalGenerator, KernelCDE, Marginal, load
 
 __version__ = "0.1.0"
 
 __all__ = [
     "GENTLE",
+    "KernelCDE",
     "KNN",
     "Marginal",
     "load",
@@ -35,7 +38,9 @@ __all__ = [
 _HOMES = {
     "ConditionalDistribution": "gentle.distribution",
     "QuantileTable": "gentle.distribution",
-    **dict.fromkeys(["GENTLE", "KNN", "Marginal", "ConditionalGenerator", "load"], "gentle.models"),
+    "ConditionalGenerator": "gentle.models",
+    "load": "gentle.models",
+    **dict.fromkeys(MODULES, "gentle.models"),
 }
 
 

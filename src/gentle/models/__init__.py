@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from gentle.models.base import ConditionalGenerator
     from gentle.models.gentle import GENTLE
     from gentle.models.persistence import load
-    from gentle.models.reference import KNN, Marginal
+    from gentle.models.reference import KNN, KernelCDE, Marginal
 
-__all__ = ["GENTLE", "KNN", "Marginal", "ConditionalGenerator", "load"]
+__all__ = ["GENTLE", "KernelCDE", "KNN", "Marginal", "ConditionalGenerator", "load"]
 
 _HOMES = {
     **MODULES,

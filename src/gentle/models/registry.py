@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
 MODULES: dict[str, str] = {
     "GENTLE": "gentle.models.gentle",
+    "KernelCDE": "gentle.models.reference",
     "KNN": "gentle.models.reference",
     "Marginal": "gentle.models.reference",
 }
