@@ -64,6 +64,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
                 skipinitialspace=True,
                 encoding="utf-8-sig",
                 low_memory=False,
+                float_precision="round_trip",  # a number is read as it was written, to the last bit
             )
     except pd.errors.EmptyDataError:
         raise ValueError(f"{_quoted(path)} is empty") from None
