@@ -148,9 +148,14 @@ def _line(key: tuple[str, str], rows: pd.DataFrame) -> str:
     shown = []
     for name in ("wd", "ks", "mse", "r2"):
         mean, sd = seeds[name].mean(), seeds[name].std()
-        shown.append(_number(mean) + (f" ± {_number(sd, 2)}" if len(seeds) > 1 else ""))
+        shown.append(_number(mean) if len(seeds) < 2 else _with_spread(mean, sd))
     spread = f"{_number(seeds.spread.mean())} / {_number(seeds.true_spread.mean())}"
     return f"| {key[0]} | **{key[1]}** | {len(seeds)} | " + " | ".join([*shown, spread]) + " |"
+
+
+def _with_spread(mean: float, sd: float) -> str:
+    shown = f"{sd / 1e6:.2f}e6" if abs(mean) >= 1e5 else _number(sd, 2)
+    return f"{_number(mean)} ± {shown}"
 
 
 def _number(value: float, digits: int = 3) -> str:
@@ -173,7 +178,7 @@ def floor_line(data: str) -> str:
         metrics.noise_floor(truth, *benchmark.test, n_repeats=20).to_csv(path)
     floor = pd.read_csv(path, index_col=0)
     cells = [
-        f"{_number(floor.loc[name, 'mean'])} ± {_number(floor.loc[name, 'sd'], 2)}"
+        _with_spread(*floor.loc[name, ["mean", "sd"]].tolist())
         for name in ("wd", "ks", "mse", "r2")
     ]
     return "| | noise floor | | " + " | ".join(cells) + " | |"
