@@ -216,15 +216,16 @@ class Grouped:
 
 def group_rows(X: Floats) -> tuple[Ints, Ints]:
     """Number equal rows in order of appearance: first row of each group, group of each row."""
-    X = np.ascontiguousarray(
-        np.asarray(X, np.float64) + 0.0
-    )  # + 0.0 turns -0.0 into 0.0, which is equal to it
-    bytes_ = X.view(np.dtype((np.void, X.dtype.itemsize * X.shape[1]))).ravel()
+    X = np.ascontiguousarray(np.asarray(X, np.float64) + 0.0)  # + 0.0 turns -0.0 into its equal 0.0
+    # Repeated covariates often stand together: a run of equal rows is one row to sort.
+    run = np.flatnonzero(np.append(True, (X[1:] != X[:-1]).any(axis=1)))
+    length = np.diff(np.append(run, len(X)))
+    bytes_ = X[run].view(np.dtype((np.void, X.dtype.itemsize * X.shape[1]))).ravel()
     _, first, inverse = np.unique(bytes_, return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    return first[order], rank[inverse.ravel()]
+    return run[first[order]], np.repeat(rank[inverse.ravel()], length)
 
 
 def responses_per_covariate(X: ArrayLike) -> Ints:
