@@ -59,6 +59,21 @@ def test_the_papers_figures_1_and_2_are_functions_of_a_table(table):
     assert "dollars" in axis.get_ylabel()
 
 
-def test_a_method_keeps_its_colour():
-    assert plots.colour("GENTLE") != plots.colour("KNN")
-    assert plots.colour("New") == plots.colour("New")
+def test_every_method_has_a_style_of_its_own_and_keeps_it():
+    from gentle.models.registry import MODULES
+
+    styles = [tuple(plots.style(name).values()) for name in MODULES]
+    assert len(set(styles)) == len(MODULES)
+    assert plots.style("WGANGP") == plots.style("WGAN-GP")  # the class and the paper's name
+    assert plots.style("New") == plots.style("New")
+
+
+def test_the_transport_map_is_drawn_as_it_is_with_the_share_of_falling_steps():
+    class Wave:
+        def transport_map(self, X, u):
+            return np.sin(2 * np.pi * np.asarray(u))[None].repeat(len(X), axis=0)
+
+    axis = plots.transport_map(Wave(), np.zeros((3, 1)), unit="dollars")
+    assert len(axis.lines) == 3
+    assert axis.get_title() == "50.0% of the steps fall"
+    assert axis.get_ylabel() == "T(x, u): dollars"

@@ -14,25 +14,56 @@ from typing import TYPE_CHECKING, Any
 from gentle.models.registry import MODULES
 
 if TYPE_CHECKING:
-    from gentle import datasets, metrics, models, plots
+    from gentle import comparison, datasets, metrics, models, plots, tuning
     from gentle.distribution import ConditionalDistribution, QuantileTable
-    from gentle.models import GENTLE, KNN, ConditionalGenerator, KernelCDE, Marginal, load
+    from gentle.models import (
+        CDSB,
+        CWGAN,
+        GENTLE,
+        KNN,
+        MGAN,
+        QRGMM,
+        WGANGP,
+        BoostedQuantiles,
+        CatBoost,
+        ConditionalGenerator,
+        Engression,
+        KernelCDE,
+        Marginal,
+        NGBoost,
+        QuantileForest,
+        RealMLP,
+        load,
+    )
 
 __version__ = "0.1.0"
 
 __all__ = [
     "GENTLE",
+    "CWGAN",
+    "WGANGP",
+    "MGAN",
+    "CDSB",
+    "QRGMM",
+    "QuantileForest",
+    "BoostedQuantiles",
     "KernelCDE",
     "KNN",
     "Marginal",
+    "Engression",
+    "NGBoost",
+    "CatBoost",
+    "RealMLP",
     "load",
     "ConditionalGenerator",
     "ConditionalDistribution",
     "QuantileTable",
+    "comparison",
     "datasets",
     "metrics",
     "models",
     "plots",
+    "tuning",
 ]
 
 _HOMES = {

@@ -59,3 +59,172 @@ class PaperMLP(nn.Module):
             if layer < last:
                 h = h.relu_()
         return h.view(s.shape)
+
+
+class PointMLP(PaperMLP):
+    """`PaperMLP` for training on one point per covariate, with dropout and its gradient.
+
+    Args:
+        n_covariates: Number of columns of x, d.
+        widths: Units of the hidden layers.
+        generator: Source of the initial weights; the global one is left alone.
+        skips: Concatenate the input again, as `PaperMLP` does; without, the layers form a chain.
+    """
+
+    def __init__(
+        self,
+        n_covariates: int,
+        widths: Sequence[int],
+        generator: Generator | None = None,
+        skips: bool = True,
+    ) -> None:
+        self.skips = skips  # first, as it decides about the shapes of the weights
+        super().__init__(n_covariates, widths, generator)
+
+    def _takes_input(self, layer: int) -> bool:
+        return layer == 0 or (self.skips and layer % 2 == 1)
+
+    def rows(self, inputs: Tensor, dropout: float = 0.0, draws: Generator | None = None) -> Tensor:
+        """Values at rows (x, s), ``(B, d + 1)`` to ``(B,)``.
+
+        Args:
+            inputs: The rows.
+            dropout: Probability with which a hidden unit is set to zero; the others grow by
+                1 / (1 - dropout).
+            draws: Source of that randomness.
+        """
+        h, last = inputs, len(self.weights) - 1
+        for layer in range(last):
+            h = self._affine(layer, h, inputs).relu_()
+            if dropout:
+                kept = torch.rand(h.shape, generator=draws, device=h.device) >= dropout
+                h = h * kept.to(h.dtype).div_(1 - dropout)
+        return self._affine(last, h, inputs)[:, 0]
+
+    def gradient(self, inputs: Tensor) -> Tensor:
+        """∇ in x and s at rows (x, s), ``(B, d + 1)`` both ways, differentiable in the weights.
+
+        A ReLU multiplies derivatives by 0 or 1, factors that are constant around almost all
+        weights. So the pass that finds them needs no derivatives itself: it is not differentiated
+        twice, as automatic differentiation would do it.
+        """
+        n, last = inputs.shape[1], len(self.weights) - 1
+        with torch.no_grad():
+            h, factors = inputs, []
+            for layer in range(last):
+                h = self._affine(layer, h, inputs).relu_()
+                factors.append(h.sign())
+        back, total = inputs.new_ones(len(inputs), 1), torch.zeros_like(inputs)
+        for layer in range(last, -1, -1):
+            through = back @ self.weights[layer]  # (B, units before the layer, and the input's n)
+            if self._takes_input(layer):
+                total = total + through[:, -n:]
+            if layer > 0:
+                factor = factors[layer - 1]
+                back = through[:, : factor.shape[1]] * factor
+        return total
+
+    def _affine(self, layer: int, h: Tensor, inputs: Tensor) -> Tensor:
+        weight, bias = self.weights[layer], self.biases[layer]
+        if layer == 0 or not self._takes_input(layer):
+            return functional.linear(h, weight, bias)
+        n = inputs.shape[1]
+        return torch.addmm(functional.linear(inputs, weight[:, -n:], bias), h, weight[:, :-n].t())
+
+
+class QuantileMLP(nn.Module):
+    """A curve for every covariate: its values at m fixed levels, from one network with m outputs.
+
+    Fully connected layers with ReLU, Xavier-uniform weights and zero biases. The curves need not
+    be monotone.
+
+    Args:
+        n_covariates: Number of columns of x, d.
+        widths: Units of the hidden layers.
+        n_outputs: m.
+        generator: Source of the initial weights; the global one is left alone.
+    """
+
+    def __init__(
+        self,
+        n_covariates: int,
+        widths: Sequence[int],
+        n_outputs: int,
+        generator: Generator | None = None,
+    ) -> None:
+        super().__init__()
+        sizes = itertools.pairwise([n_covariates, *widths, n_outputs])
+        self.layers = nn.ModuleList(_layer(n_in, n_out, generator) for n_in, n_out in sizes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Covariates ``(B, d)`` to values ``(B, m)``."""
+        *hidden, last = self.layers
+        for layer in hidden:
+            x = layer(x).relu_()
+        return last(x)
+
+
+class BridgeNet(nn.Module):
+    """The drift of a chain on the line at covariates x: a scalar function of (x, y, k).
+
+    The covariates, the state y and a sinusoidal embedding (16 numbers) of the time k each pass
+    through an encoder, one layer of 16 units; fully connected layers decode the three together.
+    SiLU throughout, Xavier-uniform weights and zero biases.
+
+    Args:
+        n_covariates: Number of columns of x, d.
+        widths: Units of the decoder's hidden layers.
+        n_steps: Times run from 0 to this.
+        generator: Source of the initial weights; the global one is left alone.
+    """
+
+    size = 16
+    embedding: Tensor
+
+    def __init__(
+        self,
+        n_covariates: int,
+        widths: Sequence[int],
+        n_steps: int,
+        generator: Generator | None = None,
+    ) -> None:
+        super().__init__()
+        size = self.size
+        self.of_x, self.of_y, self.of_time = (
+            _layer(n, size, generator) for n in (n_covariates, 1, size)
+        )
+        self.joined = _layer(3 * size, widths[0], generator)
+        sizes = itertools.pairwise([*widths, 1])
+        self.decoder = nn.ModuleList(_layer(n_in, n_out, generator) for n_in, n_out in sizes)
+        frequencies = torch.logspace(0, -2, size // 2)
+        angles = torch.arange(n_steps + 1)[:, None] * frequencies  # (N + 1, 8)
+        embedding = torch.cat([angles.sin(), angles.cos()], dim=1)
+        self.register_buffer("embedding", embedding, persistent=False)
+
+    def forward(self, x: Tensor, y: Tensor, k: Tensor) -> Tensor:
+        """Drifts at each covariate's own states.
+
+        Args:
+            x: Covariates, ``(B, d)``.
+            y: States, ``(B, m)``.
+            k: Times of the columns of ``y``, ``(m,)``, or ``(1,)`` for all.
+
+        Returns:
+            ``(B, m)``.
+        """
+        # The joining layer is linear: what x and k add to it is computed once for each of them.
+        for_x, for_y, for_time = self.joined.weight.split(self.size, dim=1)
+        h = functional.linear(functional.silu(self.of_y(y[:, :, None])), for_y)  # (B, m, width)
+        h = h + functional.linear(functional.silu(self.of_x(x)), for_x, self.joined.bias)[:, None]
+        h = h + functional.linear(functional.silu(self.of_time(self.embedding[k])), for_time)
+        for layer in self.decoder:
+            h = layer(functional.silu(h))
+        return h[:, :, 0]
+
+
+def _layer(n_in: int, n_out: int, generator: Generator | None) -> nn.Linear:
+    """A layer whose initial weights come from this source: Xavier-uniform, zero biases."""
+    layer = nn.Linear(n_in, n_out, device="meta").to_empty(device="cpu")  # draws nothing
+    nn.init.xavier_uniform_(layer.weight, generator=generator)
+    nn.init.zeros_(layer.bias)
+    return layer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,9 @@ from gentle.data import Grouped, as_rectangle, lipschitz_pairs, responses_per_co
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# The Okabe-Ito palette, which people with any colour vision can tell apart.
-_COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442"]
+# The Okabe-Ito palette without its yellow, which white paper swallows: people with any colour
+# vision can tell these apart.
+_COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 _HELD_OUT = "#999999"
 
 
@@ -49,7 +51,7 @@ def densities(
     from scipy.stats import gaussian_kde
 
     plt = _pyplot()
-    chosen, table = _often_seen(X, y, n_panels)
+    chosen, table = often_seen(X, y, n_panels)
     draws = {name: m.sample(chosen, n_samples, random_state) for name, m in models.items()}
     n_columns = min(3, len(table))
     n_rows = -(-len(table) // n_columns)
@@ -68,9 +70,9 @@ def densities(
         for name, values in draws.items():
             spread = values[i].std()
             if spread > 0:
-                axis.plot(grid, gaussian_kde(values[i])(grid), color=colour(name), label=name)
+                axis.plot(grid, gaussian_kde(values[i])(grid), label=name, **style(name))
             else:  # a point mass has no density
-                axis.axvline(values[i][0], color=colour(name), label=name)
+                axis.axvline(values[i][0], label=name, **style(name))
         axis.set_title(f"covariate {i + 1}: {len(responses)} responses", fontsize=10)
         axis.set_yticks([])
         axis.locator_params(axis="x", nbins=5)
@@ -125,21 +127,74 @@ def lipschitz(
     correlation = pairs.corr().loc["distance", "w2"]
     axis.set_title(f"{len(pairs)} pairs, correlation {correlation:.2f}", fontsize=10)
     axis.set_xlabel("distance of the covariates (standardised)")
-    axis.set_ylabel("2-Wasserstein distance of the responses" + (f" ({unit})" if unit else ""))
+    axis.set_ylabel("2-Wasserstein distance\nof the responses" + (f" ({unit})" if unit else ""))
     return axis
 
 
-_ORDER: dict[str, str] = {"GENTLE": _COLOURS[0], "KNN": _COLOURS[1], "Marginal": _COLOURS[2]}
+def transport_map(
+    model: Any,
+    X: Any,
+    *,
+    u: ArrayLike | None = None,
+    unit: str = "",
+    axis: Axes | None = None,
+) -> Axes:
+    """The map T(x, u) against u, a line per row of X, and how often it falls (Figure 5).
+
+    Args:
+        model: A fitted model with ``transport_map``.
+        X: A few covariates, ``(n, d)``.
+        u: Levels, increasing; by default 501 between 0 and 1.
+        unit: What the response measures and in which unit, for the axis.
+        axis: Where to draw.
+    """
+    axis = _axes(axis)
+    levels = np.linspace(0, 1, 501) if u is None else np.asarray(u, np.float64)
+    values = model.transport_map(X, levels)
+    for i, row in enumerate(values):
+        axis.plot(levels, row, color=_COLOURS[i % len(_COLOURS)], label=f"covariate {i + 1}")
+    falls = np.mean(np.diff(values, axis=1) < 0)
+    axis.set_title(f"{falls:.1%} of the steps fall", fontsize=10)
+    axis.set(xlabel="level u", ylabel="T(x, u)" + (f": {unit}" if unit else ""))
+    axis.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    axis.spines[["top", "right"]].set_visible(False)
+    return axis
 
 
-def colour(name: str) -> str:
-    """The colour of a method, the same in every figure."""
-    if name not in _ORDER:
-        _ORDER[name] = _COLOURS[len(_ORDER) % len(_COLOURS)]
-    return _ORDER[name]
+def row_of_axes(n: int) -> list[Axes]:
+    """Axes side by side in one figure."""
+    size = (6.2 * n, 3.8)
+    axes = _pyplot().subplots(1, n, figsize=size, squeeze=False, layout="constrained")[1]
+    return list(axes[0])
 
 
-def _often_seen(X: Any, y: ArrayLike, n_panels: int) -> tuple[Any, Grouped]:
+def close(figure: Any) -> None:
+    """Forget a figure that has been saved."""
+    _pyplot().close(figure)
+
+
+# A method's place here is its colour; the second seven have dashes, the others dots.
+_METHODS = (
+    *("GENTLE", "CWGAN", "MGAN", "WGAN-GP", "CDSB", "QuantileForest", "Engression"),
+    *("CatBoost", "GENTLE w/o reg", "GENTLE w/o smo", "KNN", "RealMLP", "Marginal", "NGBoost"),
+    *("QRGMM neural", "QRGMM linear", "KernelCDE", "BoostedQuantiles"),
+)
+
+
+def style(name: str) -> dict[str, str]:
+    """Colour and line style of a method, the same in every figure.
+
+    Example:
+        >>> style("GENTLE")
+        {'color': '#0072B2', 'linestyle': '-'}
+    """
+    known = {"WGANGP": "WGAN-GP", "QRGMM": "QRGMM neural"}.get(name, name)
+    place = _METHODS.index(known) if known in _METHODS else zlib.crc32(known.encode())
+    turn, number = divmod(place, len(_COLOURS))
+    return {"color": _COLOURS[number], "linestyle": ("-", "--", ":")[turn % 3]}
+
+
+def often_seen(X: Any, y: ArrayLike, n_panels: int) -> tuple[Any, Grouped]:
     """The covariates with most responses in order of their means, as given and grouped."""
     table = Grouped.of(as_rectangle(X), np.asarray(y, np.float64).ravel())
     often = np.sort(np.argsort(-table.counts, kind="stable")[:n_panels])

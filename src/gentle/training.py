@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,40 @@ from numpy.typing import NDArray
 from torch import nn
 
 Record = dict[str, float]
+
+_watcher: ContextVar[Callable[[Record], None] | None] = ContextVar("watcher", default=None)
+
+
+@contextmanager
+def watching(callback: Callable[[Record], None]) -> Iterator[None]:
+    """Show every epoch of the trainings within to someone who may end them.
+
+    A search over settings sees in this way, through any model that trains here, how a fit is
+    coming along, and gives up on a hopeless one.
+
+    Args:
+        callback: Gets the record of each epoch, as in the history. An exception that it raises
+            ends the training and leaves ``fit`` with it; the model stays as it was.
+
+    Example:
+        >>> epochs = []
+        >>> with watching(epochs.append):
+        ...     history = train(
+        ...         lambda batch: {"loss": 1.0},
+        ...         n_items=4,
+        ...         batch_size=2,
+        ...         n_epochs=3,
+        ...         rng=np.random.default_rng(0),
+        ...         modules=[],
+        ...     )
+        >>> epochs == history
+        True
+    """
+    token = _watcher.set(callback)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
 
 
 def train(
@@ -53,7 +88,7 @@ def train(
     """
     history: list[Record] = []
     best, best_epoch, best_weights = math.inf, 0, None
-    started = time.perf_counter()
+    started, watcher = time.perf_counter(), _watcher.get()
     with _progress(label, n_epochs, verbose) as report:
         for epoch in range(1, n_epochs + 1):
             order = rng.permutation(n_items)
@@ -69,6 +104,8 @@ def train(
             record["seconds"] = time.perf_counter() - started
             history.append(record)
             report(record)
+            if watcher is not None:
+                watcher(record)
             if validate is None or patience is None:
                 continue
             if record["validation"] < best:

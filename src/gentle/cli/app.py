@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gentle.cli import answering, fitting, providing, scoring
+from gentle.cli import answering, comparing, fitting, providing, reproducing, scoring, tuning
 from gentle.cli.console import complain, in_plain_words, say, tidy_warnings
 
 
@@ -84,9 +84,12 @@ def gentle(
 
 for _command in (
     fitting.fit,
+    tuning.tune,
     answering.sample,
     answering.predict,
     scoring.evaluate,
+    comparing.compare,
+    reproducing.reproduce,
     providing.simulate,
     providing.datasets,
 ):

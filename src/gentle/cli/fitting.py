@@ -24,7 +24,20 @@ from typing import (
 import typer
 
 from gentle.cli.console import chosen_seed, say, use_threads
-from gentle.cli.options import Seed, Threads, Weight
+from gentle.cli.options import (
+    Drop,
+    Evaluation,
+    ModelName,
+    ModelOut,
+    OverwriteModel,
+    Quiet,
+    Seed,
+    Settings,
+    Target,
+    Threads,
+    TrainingTable,
+    Weight,
+)
 from gentle.cli.tables import listed, number_column, read_table, require_columns
 from gentle.models.registry import MODULES, model_class
 
@@ -40,49 +53,14 @@ _OWN_OPTIONS = {"random_state": "--seed", "device": "--device", "verbose": "--qu
 
 
 def fit(
-    table: Annotated[
-        Path,
-        typer.Argument(
-            metavar="TABLE", help="CSV or Parquet file to learn from.", show_default=False
-        ),
-    ],
-    target: Annotated[
-        str,
-        typer.Option(
-            "--target", "-t", metavar="COLUMN", help="Column of the responses.", show_default=False
-        ),
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out", "-o", metavar="FOLDER", help="Folder for the model.", show_default=False
-        ),
-    ],
-    model: Annotated[
-        str, typer.Option("--model", "-m", metavar="NAME", help=f"One of {', '.join(MODULES)}.")
-    ] = "GENTLE",
+    table: TrainingTable,
+    target: Target,
+    out: ModelOut,
+    model: ModelName = "GENTLE",
     weight: Weight = None,
-    evaluation: Annotated[
-        Path | None,
-        typer.Option(
-            "--eval",
-            metavar="FILE",
-            help="Table to validate on, in place of held-out rows of TABLE.",
-        ),
-    ] = None,
-    drop: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN", help="Column to leave out; may be given several times."),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="Setting of the model, such as n_epochs=20; may be given several times. "
-            "A name that does not exist lists those that do.",
-        ),
-    ] = None,
+    evaluation: Evaluation = None,
+    drop: Drop = None,
+    settings: Settings = None,
     seed: Seed = None,
     device: Annotated[
         str,
@@ -93,10 +71,8 @@ def fit(
         ),
     ] = "auto",
     threads: Threads = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the model in FOLDER.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")] = False,
+    overwrite: OverwriteModel = False,
+    quiet: Quiet = False,
 ) -> None:
     """Learn the distribution of one column given the others, and save the model.
 
@@ -109,14 +85,14 @@ def fit(
     """
     import pandas
 
-    _check_folder(out, overwrite)
+    check_folder(out, overwrite)
     if device.split(":")[0] not in _DEVICES:
         raise typer.BadParameter(f"choose from {', '.join(_DEVICES)}", param_hint="--device")
-    chosen, arguments = _configured(model, settings or [])
+    chosen, arguments = configured(model, settings or [])
     seed = chosen_seed(seed)
     estimator = chosen(**arguments, random_state=seed, device=device, verbose=0 if quiet else 1)
-    rows = _rows(table, target, weight, dropped=drop or [])
-    held_out = None if evaluation is None else _rows(evaluation, target, weight, list(rows[0]))
+    rows = read_rows(table, target, weight, dropped=drop or [])
+    held_out = None if evaluation is None else read_rows(evaluation, target, weight, list(rows[0]))
     use_threads(threads)
 
     if not quiet:
@@ -125,7 +101,7 @@ def fit(
     X, y, weights = rows
     estimator.fit(X, pandas.Series(y, name=target), weights, held_out)  # the name is remembered
     seconds = time.perf_counter() - started
-    _save(estimator, out, overwrite)
+    save_model(estimator, out, overwrite)
     if not quiet:
         _summarise(estimator, seconds, seed, held_out, evaluation)
         folder = shlex.quote(f"{out}/")
@@ -134,7 +110,7 @@ def fit(
         say(f"  gentle sample {folder} new.csv -n 1000 --out draws.parquet")
 
 
-def _check_folder(folder: Path, overwrite: bool) -> None:
+def check_folder(folder: Path, overwrite: bool) -> None:
     """Raise before hours of training if the model could not be saved after them."""
     from gentle.models.persistence import check_target
 
@@ -153,7 +129,7 @@ def _check_folder(folder: Path, overwrite: bool) -> None:
         ) from error
 
 
-def _configured(name: str, settings: Sequence[str]) -> tuple[Any, dict[str, Any]]:
+def configured(name: str, settings: Sequence[str]) -> tuple[Any, dict[str, Any]]:
     """The class of a model, and its constructor arguments from texts ``name=value``."""
     by_lower_case = {known.lower(): known for known in MODULES}
     if name.lower() not in by_lower_case:
@@ -209,7 +185,7 @@ def _is_a(value: Any, hint: Any) -> bool:
     return hint is Any or isinstance(value, (int, float) if hint is float else hint)
 
 
-def _rows(
+def read_rows(
     path: Path,
     target: str,
     weight: str | None,
@@ -254,7 +230,7 @@ def _announce(name: str, rows: Rows, target: str) -> None:
     say(f"{len(X):,} rows with {n_distinct:,} distinct covariates in {columns}.")
 
 
-def _save(estimator: Any, folder: Path, overwrite: bool) -> None:
+def save_model(estimator: Any, folder: Path, overwrite: bool) -> None:
     """Save the model, and if its folder has become unusable meanwhile, save it elsewhere."""
     try:
         estimator.save(folder, overwrite=overwrite)

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from gentle.models.registry import MODULES
+
 ModelFolder = Annotated[
     Path, typer.Argument(metavar="MODEL", help="Folder that gentle fit wrote.", show_default=False)
 ]
@@ -53,3 +55,45 @@ Threads = Annotated[
         show_default="all cores",
     ),
 ]
+
+# Of the commands that learn from a table and save a model
+TrainingTable = Annotated[
+    Path,
+    typer.Argument(metavar="TABLE", help="CSV or Parquet file to learn from.", show_default=False),
+]
+Target = Annotated[
+    str,
+    typer.Option(
+        "--target", "-t", metavar="COLUMN", help="Column of the responses.", show_default=False
+    ),
+]
+ModelOut = Annotated[
+    Path,
+    typer.Option("--out", "-o", metavar="FOLDER", help="Folder for the model.", show_default=False),
+]
+ModelName = Annotated[
+    str, typer.Option("--model", "-m", metavar="NAME", help=f"One of {', '.join(MODULES)}.")
+]
+Evaluation = Annotated[
+    Path | None,
+    typer.Option(
+        "--eval",
+        metavar="FILE",
+        help="Table to validate on, in place of held-out rows of TABLE.",
+    ),
+]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option(metavar="COLUMN", help="Column to leave out; may be given several times."),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Setting of the model, such as n_epochs=20; may be given several times. "
+        "A name that does not exist lists those that do.",
+    ),
+]
+OverwriteModel = Annotated[bool, typer.Option("--overwrite", help="Replace the model in FOLDER.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")]

@@ -54,6 +54,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
 
     import pandas as pd
 
+    exactly: Any = "round_trip"  # a number is read as it was written, to the last bit
     try:
         with warnings.catch_warnings():
             # A row longer than the header would lose its end; pandas only warns of it.
@@ -64,7 +65,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
                 skipinitialspace=True,
                 encoding="utf-8-sig",
                 low_memory=False,
-                float_precision="round_trip",  # a number is read as it was written, to the last bit
+                float_precision=exactly,
             )
     except pd.errors.EmptyDataError:
         raise ValueError(f"{_quoted(path)} is empty") from None

@@ -7,12 +7,35 @@ from typing import TYPE_CHECKING, Any
 from gentle.models.registry import MODULES
 
 if TYPE_CHECKING:
+    from gentle.models.adapters import CatBoost, Engression, NGBoost, RealMLP
+    from gentle.models.adversarial import CWGAN, MGAN, WGANGP
     from gentle.models.base import ConditionalGenerator
+    from gentle.models.bridge import CDSB
     from gentle.models.gentle import GENTLE
     from gentle.models.persistence import load
+    from gentle.models.quantile import QRGMM
     from gentle.models.reference import KNN, KernelCDE, Marginal
+    from gentle.models.trees import BoostedQuantiles, QuantileForest
 
-__all__ = ["GENTLE", "KernelCDE", "KNN", "Marginal", "ConditionalGenerator", "load"]
+__all__ = [
+    "GENTLE",
+    "CWGAN",
+    "WGANGP",
+    "MGAN",
+    "CDSB",
+    "QRGMM",
+    "QuantileForest",
+    "BoostedQuantiles",
+    "KernelCDE",
+    "KNN",
+    "Marginal",
+    "Engression",
+    "NGBoost",
+    "CatBoost",
+    "RealMLP",
+    "ConditionalGenerator",
+    "load",
+]
 
 _HOMES = {
     **MODULES,

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from gentle.data import Grouped, Standardiser
 from gentle.distribution import ChunkedDistribution, ConditionalDistribution, QuantileTable
 from gentle.models import checks
+from gentle.spaces import Space
 from gentle.streams import Seed, as_seed
 
 Floats = NDArray[np.float64]
@@ -32,6 +33,7 @@ class ConditionalGenerator(RegressorMixin, BaseEstimator, ABC):
     """
 
     _encodes_response: ClassVar[bool] = True  # False: the model sees responses as they are
+    search_space: ClassVar[Space] = {}  # what a search may vary; see gentle.tuning
 
     random_state: Seed
     device: str

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,30 @@ Floats = NDArray[np.float64]
 Names = NDArray[Any] | None
 
 _FARTHEST = 1e15  # standard deviations from the training mean; beyond, networks overflow
+
+
+def require(model: Any, names: str, holds: Callable[[Any], bool], expected: str) -> None:
+    """Raise a ValueError unless something holds for these constructor arguments of a model.
+
+    Args:
+        model: The model.
+        names: Names of the arguments, separated by spaces.
+        holds: What must be true of each; an exception counts as false.
+        expected: The same in words, after "must be".
+    """
+    for name in names.split():
+        value = getattr(model, name)
+        try:
+            fine = bool(holds(value))
+        except (TypeError, ValueError, RuntimeError):
+            fine = False
+        if not fine:
+            raise ValueError(f"{name} must be {expected}, got {value!r}")
+
+
+def is_count(value: Any, least: int = 1) -> bool:
+    """Whether this is an integer of at least that size."""
+    return isinstance(value, Integral) and int(value) >= least
 
 
 def covariates(X: Any, model: str) -> tuple[Floats, Names]:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from numbers import Integral
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -16,9 +14,13 @@ from numpy.typing import ArrayLike, NDArray
 from gentle.data import Grouped
 from gentle.distribution import QuantileTable
 from gentle.graph import spanning_tree
-from gentle.models.base import ConditionalGenerator, Floats, mean_crps
+from gentle.models import checks
+from gentle.models.base import Floats, mean_crps
+from gentle.models.checks import is_count
 from gentle.models.game import PAIRS_AT_ONCE, Game
+from gentle.models.neural import NeuralGenerator, chosen_device, evaluate, is_device
 from gentle.nets import PaperMLP
+from gentle.spaces import Between, OneOf, Space
 from gentle.streams import Seed
 from gentle.training import train as run_epochs
 from gentle.transport import wasserstein
@@ -50,7 +52,7 @@ PAPER: dict[str, dict[str, Any]] = {
 }
 
 
-class GENTLE(ConditionalGenerator):
+class GENTLE(NeuralGenerator):
     r"""The paper's model: a map T_θ(x, U), U uniform on (0, 1), distributed like Y given X = x.
 
     It minimises Fit(θ) + λ max_φ R(θ, φ). Fit (Eq. 8) compares U with the kernel cdf of a
@@ -110,10 +112,22 @@ class GENTLE(ConditionalGenerator):
         (3, 5)
     """
 
+    _networks: ClassVar[tuple[str, ...]] = ("generator", "potential")
+    search_space: ClassVar[Space] = {
+        "fit_loss": OneOf(("cdf", "w2")),
+        "reg_weight": Between(0.001, 1.0, log=True),
+        "bandwidth": Between(0.02, 1.0, log=True),
+        "epsilon": Between(0.01, 1.0, log=True),
+        "lr_generator": Between(2e-4, 5e-3, log=True),
+        "batch_size": OneOf((64, 250, 1000)),
+        "hidden_widths": OneOf(
+            ((64, 64, 64), (128, 128, 128), (256, 256, 256), (256, 256, 128, 128, 64, 64))
+        ),
+    }
+
     generator_: PaperMLP
     potential_: PaperMLP
     parent_: NDArray[np.int64]
-    history_: list[dict[str, float]]
     validation_skill_: float | None
 
     def __init__(
@@ -199,12 +213,10 @@ class GENTLE(ConditionalGenerator):
         if levels.ndim not in (1, 2) or not np.all((levels >= 0) & (levels <= 1)):
             raise ValueError("u must be an array (m,) or (n, m) of levels between 0 and 1")
         levels = np.broadcast_to(levels, (len(x), levels.shape[-1]))
-        return self.response_encoder_.decode(_evaluate(self.generator_, x, levels, rows_at_once=1))
+        return self.response_encoder_.decode(_values(self.generator_, x, levels))
 
     def _conditional(self, x: Floats) -> QuantileTable:
-        # One row at a time: matrix products of another height may round differently, and a row's
-        # answer must not depend on its company.
-        return _rearranged(self.generator_, x, self.n_levels, rows_at_once=1)
+        return _rearranged(self.generator_, x, self.n_levels)
 
     def _n_knots(self) -> int:
         return self.n_levels
@@ -215,12 +227,12 @@ class GENTLE(ConditionalGenerator):
     def _fit(
         self, train: Grouped, validation: Grouped | None, rng: np.random.Generator
     ) -> dict[str, Any]:
-        device = _device(self.device)
+        device = chosen_device(self.device)
         weights_seed, draws_seed = (int(seed) for seed in rng.integers(2**63, size=2))
         weights = torch.Generator().manual_seed(weights_seed)
         draws = torch.Generator(device).manual_seed(draws_seed)
         generator, potential = (
-            PaperMLP(train.x.shape[1], self.hidden_widths, weights).to(device) for _ in range(2)
+            self._network(name, train.x.shape[1], weights).to(device) for name in self._networks
         )
         parent = spanning_tree(train.x)
         game = Game(self, train, parent, generator, potential, draws)
@@ -271,19 +283,7 @@ class GENTLE(ConditionalGenerator):
             )
 
     def _check_parameters(self) -> None:
-        def require(names: str, holds: Callable[[Any], bool], expected: str) -> None:
-            for name in names.split():
-                value = getattr(self, name)
-                try:
-                    fine = bool(holds(value))
-                except (TypeError, ValueError, RuntimeError):
-                    fine = False
-                if not fine:
-                    raise ValueError(f"{name} must be {expected}, got {value!r}")
-
-        def is_count(value: Any, least: int = 1) -> bool:
-            return isinstance(value, Integral) and int(value) >= least
-
+        require = partial(checks.require, self)
         require("fit_loss", lambda v: v in ("cdf", "w2"), "'cdf' or 'w2'")
         require("inner", lambda v: v in ("adam", "sgd"), "'adam' or 'sgd'")
         require("criterion", lambda v: v in ("crps", "wd"), "'crps' or 'wd'")
@@ -303,54 +303,33 @@ class GENTLE(ConditionalGenerator):
             lambda v: len(v) > 0 and all(is_count(width) for width in v),
             "a sequence of positive integers",
         )
-        require(
-            "device",
-            lambda v: v == "auto" or torch.device(v).type in ("cpu", "cuda", "mps"),
-            "'auto', 'cpu', 'cuda' or 'mps'",
-        )
+        require("device", is_device, "'auto', 'cpu', 'cuda' or 'mps'")
+
+    def _network(self, name: str, n_covariates: int, weights: torch.Generator | None) -> PaperMLP:
+        return PaperMLP(n_covariates, self.hidden_widths, weights)
 
     def _get_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        arrays = {"parent": self.parent_}
-        for name, module in (("generator", self.generator_), ("potential", self.potential_)):
-            for key, tensor in module.state_dict().items():
-                arrays[f"{name}.{key}"] = tensor.detach().cpu().numpy()
-        return arrays, {"history": self.history_, "validation_skill": self.validation_skill_}
+        arrays, facts = super()._get_state()
+        skill = {"validation_skill": self.validation_skill_}
+        return arrays | {"parent": self.parent_}, facts | skill
 
     def _set_state(self, arrays: dict[str, Any], facts: dict[str, Any]) -> None:
-        device = _device(self.device)
-        for name in ("generator", "potential"):
-            module = PaperMLP(self.n_features_in_, self.hidden_widths)
-            prefix = f"{name}."
-            weights = {
-                k[len(prefix) :]: torch.from_numpy(v)
-                for k, v in arrays.items()
-                if k.startswith(prefix)
-            }
-            module.load_state_dict(weights)
-            setattr(self, f"{name}_", module.to(device))
-        self.parent_, self.history_ = arrays["parent"], facts["history"]
+        super()._set_state(arrays, facts)
+        self.parent_ = arrays["parent"]
         self.validation_skill_ = facts.get("validation_skill")
 
 
-@torch.no_grad()
-def _evaluate(net: PaperMLP, x: Floats, s: Floats, rows_at_once: int) -> Floats:
-    """A network at each row's points: ``(n, d)`` and ``(n, m)`` to ``(n, m)``."""
-    device = net.weights[0].device
-    out = np.empty(s.shape)
-    for first in range(0, len(x), rows_at_once):
-        rows = slice(first, first + rows_at_once)
-        points = [torch.tensor(a[rows], dtype=torch.float32, device=device) for a in (x, s)]
-        out[rows] = net(*points).cpu().numpy()
-    return out
+def _values(net: PaperMLP, x: Floats, points: Floats, rows_at_once: int = 1) -> Floats:
+    return evaluate(net, x, points, net.weights[0].device, rows_at_once)
 
 
-def _rearranged(net: PaperMLP, x: Floats, n_levels: int, rows_at_once: int) -> QuantileTable:
+def _rearranged(net: PaperMLP, x: Floats, n_levels: int, rows_at_once: int = 1) -> QuantileTable:
     """Quantile functions of T(x, U): its values on an even grid of levels, sorted.
 
     The paper's network need not be monotone in u; sorting gives the quantile function of T(x, U).
     """
     levels = np.linspace(0, 1, n_levels)
-    values = _evaluate(net, x, np.broadcast_to(levels, (len(x), n_levels)), rows_at_once)
+    values = _values(net, x, np.broadcast_to(levels, (len(x), n_levels)), rows_at_once)
     return QuantileTable(levels, np.sort(values, axis=1))
 
 
@@ -369,14 +348,3 @@ def _validation_score(net: PaperMLP, validation: Grouped, criterion: str) -> flo
         responses, weights = (part := validation.take(which)).padded()
         distances.append(wasserstein(predict(part).quantile(middles), responses, None, weights))
     return float(np.concatenate(distances).mean())
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    device = torch.device(name)
-    there = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
-    if device.type in there and not there[device.type]():
-        warnings.warn(f"there is no {name!r} device here; using the CPU instead", stacklevel=4)
-        return torch.device("cpu")
-    return device

@@ -13,6 +13,7 @@ from sklearn.neighbors import KDTree
 from gentle.data import Grouped
 from gentle.distribution import ConditionalDistribution, QuantileTable
 from gentle.models.base import ConditionalGenerator, Floats, mean_crps
+from gentle.spaces import Between, Space
 from gentle.streams import Seed
 
 
@@ -141,6 +142,8 @@ class KNN(_Neighbours):
     """
 
     _tuned: ClassVar[str] = "n_neighbors"
+    search_space: ClassVar[Space] = {"n_neighbors": Between(1, 500, log=True)}
+
     n_neighbors_: int
 
     def __init__(
@@ -204,6 +207,8 @@ class KernelCDE(_Neighbours):
 
     _tuned: ClassVar[str] = "bandwidth"
     _max_neighbors: ClassVar[int] = 1000
+    search_space: ClassVar[Space] = {"bandwidth": Between(0.01, 3.0, log=True)}
+
     bandwidth_: float
 
     def __init__(

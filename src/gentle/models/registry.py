@@ -9,9 +9,20 @@ if TYPE_CHECKING:
 
 MODULES: dict[str, str] = {
     "GENTLE": "gentle.models.gentle",
+    "CWGAN": "gentle.models.adversarial",
+    "WGANGP": "gentle.models.adversarial",
+    "MGAN": "gentle.models.adversarial",
+    "CDSB": "gentle.models.bridge",
+    "QRGMM": "gentle.models.quantile",
+    "QuantileForest": "gentle.models.trees",
+    "BoostedQuantiles": "gentle.models.trees",
     "KernelCDE": "gentle.models.reference",
     "KNN": "gentle.models.reference",
     "Marginal": "gentle.models.reference",
+    "Engression": "gentle.models.adapters",
+    "NGBoost": "gentle.models.adapters",
+    "CatBoost": "gentle.models.adapters",
+    "RealMLP": "gentle.models.adapters",
 }
 
 

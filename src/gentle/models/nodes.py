@@ -1,0 +1,106 @@
+"""Decision trees as plain arrays: to walk down, to save, to check when they come from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_CELLS_AT_ONCE = 100_000  # pairs of a row and a tree that go down together; they fit the cache
+
+
+@dataclass(frozen=True)
+class Trees:
+    """Binary decision trees, the nodes of all of them in one list, each before its children.
+
+    At a node with feature j a row goes left if x_j ≤ threshold. Leaves have feature -1 and are
+    their own children.
+
+    Attributes:
+        feature: ``(n_nodes,)``.
+        threshold: ``(n_nodes,)``.
+        children: Left and right child, ``(n_nodes, 2)``.
+        root: First node of each tree, ``(n_trees,)``.
+
+    Example:
+        >>> stump = ([0, -1, -1], [0.5, 0.0, 0.0], [1, 1, 2], [2, 1, 2])
+        >>> Trees.joined([stump, stump]).apply(np.array([[0.5], [0.6]])).tolist()
+        [[1, 4], [2, 5]]
+    """
+
+    feature: Ints
+    threshold: Floats
+    children: Ints
+    root: Ints
+
+    @classmethod
+    def joined(cls, trees: Iterable[tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike]]) -> Trees:
+        """One list of trees that each come as feature, threshold, left and right child.
+
+        What a leaf has as threshold and children does not matter.
+        """
+        parts, root, n_nodes = [], [], 0
+        for feature, threshold, left, right in trees:
+            feature = np.maximum(feature, -1).astype(np.int64)
+            leaf, own = feature < 0, np.arange(len(feature))
+            children = np.where(leaf[:, None], own[:, None], np.column_stack([left, right]))
+            parts.append((feature, np.where(leaf, 0.0, threshold), children + n_nodes))
+            root.append(n_nodes)
+            n_nodes += len(own)
+        feature, threshold, children = (np.concatenate(part) for part in zip(*parts))
+        return cls(feature, threshold, children, np.asarray(root))
+
+    @classmethod
+    def restored(cls, arrays: dict[str, Any], n_features: int) -> Trees:
+        """Trees from arrays that may hold anything: a ValueError unless every walk down ends."""
+        feature, children, root = (arrays[name] for name in ("feature", "children", "root"))
+        threshold = arrays["threshold"].astype(np.float64)
+        n_nodes, own = len(feature), np.arange(len(feature))[:, None]
+        if not (
+            all(array.dtype.kind == "i" for array in (feature, children, root))
+            and feature.shape == threshold.shape == (n_nodes,)
+            and children.shape == (n_nodes, 2)
+            and root.shape == (len(root),) != (0,)
+            and np.all((feature >= -1) & (feature < n_features))
+            and np.all((children > own) & (children < n_nodes) | (feature[:, None] < 0))
+            and np.all((children == own) | (feature[:, None] >= 0))
+            and np.all((root >= 0) & (root < n_nodes))
+        ):
+            raise ValueError("its trees are damaged: a node does not lead to a leaf")
+        # Narrow integers would overflow on the way down.
+        feature, children, root = (a.astype(np.int64) for a in (feature, children, root))
+        return cls(feature, threshold, children, root)
+
+    def __len__(self) -> int:
+        return len(self.root)
+
+    def apply(self, x: NDArray[Any], trees: slice = slice(None)) -> Ints:
+        """The leaf that each row ``(n, d)`` reaches in each of some trees, ``(n, n_trees)``."""
+        roots = self.root[trees]
+        out = np.empty((len(x), len(roots)), np.int64)
+        step = max(1, _CELLS_AT_ONCE // max(1, len(x)))
+        for first in range(0, len(roots), step):
+            some = slice(first, first + step)
+            out[:, some] = self._leaves(x, roots[some])
+        return out
+
+    def _leaves(self, x: NDArray[Any], roots: Ints) -> Ints:
+        at = np.tile(roots, len(x))  # (n · n_trees,), where each pair of a row and a tree stands
+        row, pair = np.repeat(np.arange(len(x)), len(roots)), np.arange(len(at))
+        flat, width = np.ravel(x), x.shape[1]
+        node = at
+        while True:
+            inner = self.feature[node] >= 0
+            if not inner.all():  # those at a leaf stay there
+                node, row, pair = node[inner], row[inner], pair[inner]
+            if not len(node):
+                return at.reshape(len(x), -1)
+            value = flat[row * width + self.feature[node]]
+            node = self.children.ravel()[2 * node + (value > self.threshold[node])]
+            at[pair] = node

@@ -1,0 +1,109 @@
+"""Work on several processor cores: one process each, one thread in each."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from typing import Any
+
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+def finished(
+    work: Callable[..., Any], items: Iterable[tuple[Any, ...]], n_workers: int
+) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Call ``work(*item)`` for every item; yield each item and its result as it finishes.
+
+    With several workers each is a fresh process with one thread, as libraries that bring threads of
+    their own would otherwise get in each other's way. An exception raised by ``work`` is yielded in
+    place of the result, so that the other items go on; so is the death of a process. Leaving the
+    loop stops the workers.
+
+    Args:
+        work: A function that a process can import.
+        items: Its arguments.
+        n_workers: Number of processes; 1 works here and now.
+
+    Example:
+        >>> dict(finished(pow, [(2, 3), (3, 2)], n_workers=1))
+        {(2, 3): 8, (3, 2): 9}
+    """
+    items = list(items)
+    if n_workers <= 1:
+        for item in items:
+            yield item, _attempt(work, item)
+        return
+    while items:
+        left = dict(enumerate(items))
+        for place, result in _in_processes(work, items, n_workers):
+            yield left.pop(place), result
+        # What was at work when a process died is given up, what was waiting gets another chance.
+        for place in list(left)[:n_workers]:
+            yield left.pop(place), RuntimeError("a worker process died; out of memory, perhaps")
+        items = list(left.values())
+
+
+def _in_processes(
+    work: Callable[..., Any], items: list[tuple[Any, ...]], n_workers: int
+) -> Iterator[tuple[int, Any]]:
+    """Places of items with their results, until all are done or a process dies."""
+    context = multiprocessing.get_context("spawn")
+    pool = concurrent.futures.ProcessPoolExecutor(n_workers, context, _obey_parent)
+    try:
+        with _one_thread():
+            waiting = {pool.submit(_attempt, work, item): i for i, item in enumerate(items)}
+        for job in concurrent.futures.as_completed(waiting):
+            yield waiting[job], job.result()
+    except BrokenProcessPool:
+        return
+    finally:
+        processes = list((pool._processes or {}).values())
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in processes:
+            process.terminate()
+
+
+def n_cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _attempt(work: Callable[..., Any], item: tuple[Any, ...]) -> Any:
+    try:
+        return work(*item)
+    except Exception as error:
+        return error
+
+
+def _obey_parent() -> None:
+    """Leave interruptions to the parent process, and end when it does, even if it was killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def follow() -> None:
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """The environment in which processes start that are to use one thread each."""
+    before = {name: os.environ.get(name) for name in _THREADS}
+    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
