@@ -35,6 +35,7 @@ BUDGETS = {
     "Marginal": {},
 }
 TINY = {  # on top of the budget, for many fits to tiny tables
+    "CDSB": {"n_updates": 1, "batch_size": 100},
     "GENTLE": {"n_epochs": 1, "hidden_widths": (4,), "n_levels": 11},
 }
 COLUMNS = ["age", "income", "married"]

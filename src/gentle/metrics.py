@@ -123,7 +123,8 @@ class Scores:
         ``coverage`` count every response with its weight.
         """
         table = self.records
-        per_covariate = table[["wd", "ks", "squared_error"]].mean().tolist()  # skips NaN
+        averages: Any = table[["wd", "ks", "squared_error"]].mean()  # skips NaN
+        per_covariate = averages.tolist()
         columns = ["crps", "pinball", "interval_score", "covered"]
         per_response = np.average(table[columns], axis=0, weights=table["weight"]).tolist()
         means = table["mean"].to_numpy()

@@ -34,7 +34,8 @@ def densities(
     """Conditional densities of models beside the held-out responses, a panel per covariate.
 
     Lines are kernel density estimates of ``n_samples`` draws, bars the held-out responses. The
-    covariates with most responses are shown, in order of their mean response.
+    covariates with most responses are shown, in order of their mean response. Lines much higher
+    than all bars are cut off.
 
     Args:
         models: Fitted models by the name under which they appear.
@@ -57,23 +58,28 @@ def densities(
     n_rows = -(-len(table) // n_columns)
     size = (4.0 * n_columns, 2.7 * n_rows + 0.7)
     figure, axes = plt.subplots(
-        n_rows, n_columns, figsize=size, squeeze=False, sharex=True, layout="constrained"
+        n_rows, n_columns, figsize=size, squeeze=False, layout="constrained"
     )
-    shown = np.concatenate([table.y, *(d.ravel() for d in draws.values())])
-    low, high = np.quantile(shown, [0.001, 0.999])
-    margin = 0.05 * (high - low)
-    grid = np.linspace(low - margin, high + margin, 400)
     for i, axis in enumerate(axes.flat[: len(table)]):
         responses = table.y[table.start[i] : table.start[i + 1]]
-        axis.hist(responses, bins=30, range=(low, high), density=True, color=_HELD_OUT, alpha=0.5)
+        low, high = _middle(responses, *(values[i] for values in draws.values()))
+        grid = np.linspace(low, high, 400)
+        bars = axis.hist(
+            responses, bins=30, range=(low, high), density=True, color=_HELD_OUT, alpha=0.5
+        )[0]
         axis.hist([], color=_HELD_OUT, alpha=0.5, label="held-out responses")
+        tallest = bars.max()
         for name, values in draws.items():
-            spread = values[i].std()
-            if spread > 0:
-                axis.plot(grid, gaussian_kde(values[i])(grid), label=name, **style(name))
+            if values[i].std() > 0:
+                density = gaussian_kde(values[i])(grid)
+                axis.plot(grid, density, label=name, **style(name))
+                tallest = max(tallest, density.max())
             else:  # a point mass has no density
                 axis.axvline(values[i][0], label=name, **style(name))
-        axis.set_title(f"covariate {i + 1}: {len(responses)} responses", fontsize=10)
+        axis.set_xlim(low, high)
+        # A spike must not flatten everything else.
+        axis.set_ylim(0, 1.05 * min(tallest, 2 * bars.max()))
+        axis.set_title(f"covariate {i + 1}: {len(responses):,} responses", fontsize=10)
         axis.set_yticks([])
         axis.locator_params(axis="x", nbins=5)
         axis.spines[["top", "right", "left"]].set_visible(False)
@@ -129,6 +135,13 @@ def lipschitz(
     axis.set_xlabel("distance of the covariates (standardised)")
     axis.set_ylabel("2-Wasserstein distance\nof the responses" + (f" ({unit})" if unit else ""))
     return axis
+
+
+def _middle(*samples: NDArray[np.float64]) -> tuple[float, float]:
+    """An interval that holds the middle 95 % of each sample, with a margin."""
+    low, high = np.quantile([np.quantile(sample, [0.025, 0.975]) for sample in samples], [0, 1])
+    margin = 0.05 * (high - low) or 0.5
+    return float(low - margin), float(high + margin)
 
 
 def transport_map(

@@ -188,7 +188,7 @@ def number(value: float, sd: float = math.nan, plus_minus: str = "±") -> str:
     """
     if math.isnan(value):
         return ""
-    if abs(value) >= 1e6:
+    if abs(value) >= 1e5:
         return f"{value / 1e6:.2f}e6" + (
             "" if math.isnan(sd) else f" {plus_minus} {sd / 1e6:.2f}e6"
         )

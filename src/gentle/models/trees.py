@@ -103,10 +103,9 @@ class QuantileForest(ConditionalGenerator):
             n_jobs=self.n_jobs,
             random_state=int(rng.integers(2**31)),
         ).fit(train.x[train.group], train.y, train.weight)
-        grown = [tree.tree_ for tree in forest.estimators_]
         trees = Trees.joined(
             (tree.feature, tree.threshold, tree.children_left, tree.children_right)
-            for tree in grown
+            for tree in (grown.tree_ for grown in forest.estimators_)
         )
         responses, rank = np.unique(train.y, return_inverse=True)
         shares = []
@@ -114,8 +113,8 @@ class QuantileForest(ConditionalGenerator):
             own = slice(tree, tree + 1)
             leaf = trees.apply(_single(train.x), own)[train.group, 0] - trees.root[tree]  # (N,)
             share = train.weight / np.bincount(leaf, train.weight)[leaf]
+            # Building a sparse array adds up equal responses of a leaf.
             shares.append(sparse.csr_array((share, (leaf, rank)), (size, len(responses))))
-        # Building a sparse array adds up equal responses of a leaf.
         return {
             "trees_": trees,
             "responses_": responses,
@@ -168,7 +167,8 @@ class QuantileForest(ConditionalGenerator):
             and start.shape == (len(trees.feature) + 1,)
             and share.shape == of.shape == (start[-1],)
             and start[0] == 0
-            and np.all(np.diff(start) >= (trees.feature < 0))  # no leaf is empty
+            and np.all(start[1:] >= start[:-1])
+            and np.all((start[1:] > start[:-1])[trees.feature < 0])  # no leaf is empty
             and np.all((of >= 0) & (of < len(responses)))
             and np.all((share > 0) & (share < 2))
             and responses.shape == (len(responses),)
@@ -336,7 +336,7 @@ class BoostedQuantiles(ConditionalGenerator):
         if not (
             start.dtype.kind == "i"
             and start.shape == (self.n_levels + 1,)
-            and np.all(np.diff(start) >= 0)
+            and np.all(start[1:] >= start[:-1])
             and (start[0], start[-1]) == (0, len(trees))
             and values.shape == trees.feature.shape
             and baseline.shape == (self.n_levels,)
