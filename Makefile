@@ -12,7 +12,7 @@ test: .venv/.test
 	.venv/bin/lint-imports
 	.venv/bin/python -m pytest -m "not slow" -n 2 --durations=10
 
-test-all: .venv/.test lint
+test-all: .venv/.all lint
 	.venv/bin/lint-imports
 	.venv/bin/python -m pytest -n 2 --durations=20
 
@@ -35,3 +35,7 @@ clean:
 .venv/.test: .venv/bin/python $(SOURCES)
 	$(PIP) install -q -c constraints.txt -e ".[test]"
 	touch $@ .venv/.demo
+
+.venv/.all: .venv/.test
+	$(PIP) install -q -c constraints.txt -e ".[test,bench]"
+	touch $@

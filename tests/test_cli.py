@@ -18,7 +18,7 @@ from gentle.cli import answering, app
 from gentle.cli.fitting import _is_a
 from gentle.models.registry import MODULES, model_class
 
-COMMANDS = ["fit", "sample", "predict", "evaluate", "simulate", "datasets"]
+COMMANDS = ["fit", "sample", "predict", "evaluate", "simulate", "datasets", "reproduce"]
 TINY = ["--set", "n_epochs=1", "--set", "hidden_widths=(8, 8)", "--set", "n_levels=51"]
 
 
@@ -406,7 +406,7 @@ def test_wrong_settings(here, shared, setting, expected):
 def test_settings_outside_their_range_are_the_models_to_refuse(here, shared):
     fit = ["fit", shared / "train.csv", "-t", "y", "-o", "m"]
     assert "n_epochs must be an integer of at least 1" in fails(*fit, "--set", "n_epochs=0")
-    assert "GENTLE, KernelCDE" in fails(*fit, "--model", "forest", code=2)
+    assert "GENTLE, CWGAN" in fails(*fit, "--model", "forest", code=2)
     assert "cuda" in fails(*fit, "--device", "gpu", code=2)
 
 

@@ -195,6 +195,23 @@ def test_figures_have_the_digits_that_their_spread_allows(value, sd, shown):
     assert report.number(value, sd) == shown
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["table9"], "there is no experiment 'table9'; there are table1, table2"),
+        (["table2", "--methods", "KNN"], "no method KNN here; the methods are GENTLE, GENTLE w/o"),
+    ],
+)
+def test_the_command_says_what_there_is(arguments, said):
+    from typer.testing import CliRunner
+
+    from gentle.cli.app import app
+
+    result = CliRunner().invoke(app, ["reproduce", *arguments])
+    assert result.exit_code == 1
+    assert said in result.stderr
+
+
 def run_command(folder, *options, **kwargs):
     command = [sys.executable, "-m", "gentle", "reproduce", "table4", "--methods", ",".join(FAST)]
     return subprocess.Popen(

@@ -180,7 +180,7 @@ def test_too_many_monomials_are_a_clear_error_and_never_chosen():
         ({"regression": "forest"}, "regression must be 'linear' or 'neural'"),
         ({"n_levels": 0}, "n_levels must be an integer of at least 1, or None"),
         ({"degree": 0}, "degree must be an integer from 1 to 5, or None"),
-        ({"degree": 1.5}, "degree must be an integer from 1 to 5, or None"),
+        ({"degree": 2.0}, "degree must be an integer from 1 to 5, or None"),
         ({"learning_rate": 0}, "learning_rate must be positive"),
         ({"hidden_widths": 5}, "hidden_widths must be a sequence"),
         ({"validation_fraction": 0}, "validation_fraction must be between 0 and 1"),

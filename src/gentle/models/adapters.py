@@ -1,7 +1,4 @@
-"""Models of other packages, each behind the same contract: engression, NGBoost, CatBoost, RealMLP.
-
-They come with ``pip install 'gentle-ot[bench]'``.
-"""
+"""Models of other packages behind the same contract; ``gentle-ot[bench]`` installs them."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class QRGMM(NeuralGenerator):
             the CRPS of held-out covariates. From the second degree on at most 300 monomials.
         hidden_widths: Units of the network's hidden layers.
         learning_rate: Of Adam. Of 3e-4, 1e-3 and 3e-3 the first had the best validation CRPS, or
-            shared it, on four problems; other widths and batches made no difference.
+            shared it, on four problems; other widths and batches made little difference.
         batch_size: Rows per step.
         n_epochs: Largest number of passes over the rows.
         early_stopping: Hold out covariates (or use ``eval_set``), compute their CRPS after each
@@ -176,9 +176,8 @@ class QRGMM(NeuralGenerator):
 
         def validate() -> float:
             assert validation is not None
-            rows_at_once = 4096
             return mean_crps(
-                lambda part: _table(levels, _outputs(network, part.x, rows_at_once)), validation
+                lambda part: _table(levels, _outputs(network, part.x, len(part))), validation
             )
 
         history = run_epochs(
@@ -208,7 +207,9 @@ class QRGMM(NeuralGenerator):
         require("regression", lambda v: v in ("linear", "neural"), "'linear' or 'neural'")
         require("n_levels", lambda v: v is None or is_count(v), "an integer of at least 1, or None")
         require(
-            "degree", lambda v: v is None or v in range(1, 6), "an integer from 1 to 5, or None"
+            "degree",
+            lambda v: v is None or (is_count(v) and v <= 5),
+            "an integer from 1 to 5, or None",
         )
         require("learning_rate", lambda v: v > 0, "positive")
         require("batch_size n_epochs patience", is_count, "an integer of at least 1")
@@ -276,7 +277,7 @@ def _polynomials(x: Floats, degree: int, coefficients: Floats) -> Floats:
     They are rounded: where several levels pass through one training row, an atom, they are equal.
     """
     values = [row @ coefficients for row in _monomials(x, degree)]
-    return np.round(np.stack(values), _DECIMALS)
+    return np.stack(values).round(_DECIMALS)
 
 
 def _coefficients(train: Grouped, degree: int, levels: Floats) -> Floats:

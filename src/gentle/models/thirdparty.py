@@ -48,12 +48,14 @@ class Rows:
         """As many rows of equal weight, for packages that cannot weigh them.
 
         Systematic resampling: a row of weight w comes w times, rounded up or down at random; rows
-        of equal weights come once each, in their order.
+        of equal weights come once each, in their order. Where one row outweighs all others, nothing
+        would vary, and the rows stay as they are.
         """
         n = len(self.y)
         picks = np.searchsorted(np.cumsum(self.weight), np.arange(n) + rng.random(), side="right")
         picks = np.minimum(picks, n - 1)
-        return Rows(self.x[picks], self.y[picks], np.ones(n))
+        found = Rows(self.x[picks], self.y[picks], np.ones(n))
+        return found if found.varies() else self
 
     def varies(self) -> bool:
         """Whether covariates and responses do, also in the single precision of some packages."""
