@@ -153,6 +153,8 @@ class _Board:
         datasets = list(dict.fromkeys(cell.dataset for cell in self.cells))
         table = Table(
             box=box.SIMPLE_HEAD,
+            title_justify="left",
+            min_width=48,
             title=f"{len(self.left)} of {len(self.cells)} fits left, {self.clock()} elapsed",
         )
         table.add_column("method")
