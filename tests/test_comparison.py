@@ -236,7 +236,7 @@ def test_a_model_that_fails_is_reported_and_the_others_go_on():
     assert table["rank"].isna().tolist() == [False, False, True, True]
     assert table.loc["never", "reason"] == "5 of 5 folds: ValueError: too hard"
     assert table.loc["once", "reason"] == "1 of 5 folds: KeyError: 'oops'"
-    assert table.loc["KNN", "reason"] is None
+    assert pd.isna(table.loc["KNN", "reason"])
     assert result.left_out == {"absent": "absent needs the package 'x': pip install x"}
     assert result.verdict().splitlines()[-1].endswith("not installed: never, once and absent.")
     assert len(states) == 26

@@ -262,7 +262,7 @@ def _ranking(result: Comparison, ranked: pd.DataFrame) -> Table:
         table.add_column(name, justify="right")
     row: Any
     for _, row in ranked.iterrows():
-        if row["reason"] is not None:
+        if isinstance(row["reason"], str):
             table.add_row("–", row["model"], "failed")
             continue
         first = row["rank"] == 1
