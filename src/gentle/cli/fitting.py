@@ -145,7 +145,8 @@ def _setting(chosen: type, text: str) -> tuple[str, Any]:
     parameters = inspect.signature(chosen).parameters
     if name in _OWN_OPTIONS:
         raise typer.BadParameter(
-            f"{name} has an option of its own: {_OWN_OPTIONS[name]}", param_hint="--set"
+            f"{name} has an option of its own where it can be chosen: {_OWN_OPTIONS[name]}",
+            param_hint="--set",
         )
     if not equals or name not in parameters:
         known = ", ".join(sorted(set(parameters) - set(_OWN_OPTIONS))) or "none"
