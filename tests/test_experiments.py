@@ -171,6 +171,7 @@ def test_the_report_has_every_form_and_says_what_was_run(done, tmp_path):
     assert "| ecm | KNN | 2 | " in text
     assert "![Densities at test covariates of ECM: the paper's methods](figure4.png)" in text
     assert "none of its methods has been run" in text
+    assert "6 of the 8 fits of this profile are done" in text
     assert "This is the quick profile" in text
     assert "`KNN(n_neighbors=None, validation_fraction=0.1)`" in text
     assert r"\toprule" in (tmp_path / "table4.tex").read_text()

@@ -12,7 +12,17 @@ import gentle
 SOURCE = Path(gentle.__file__).parent
 
 
-@pytest.mark.parametrize("module", ["gentle", "gentle.models", "gentle.datasets"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "gentle",
+        "gentle.models",
+        "gentle.datasets",
+        "gentle.experiments",
+        "gentle.tuning",
+        "gentle.comparison",
+    ],
+)
 def test_every_exported_name_resolves(module):
     loaded = importlib.import_module(module)
     for name in loaded.__all__:

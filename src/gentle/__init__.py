@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from gentle.models.registry import MODULES
 
 if TYPE_CHECKING:
-    from gentle import comparison, datasets, metrics, models, plots, tuning
+    from gentle import comparison, datasets, experiments, metrics, models, plots, tuning
     from gentle.distribution import ConditionalDistribution, QuantileTable
     from gentle.models import (
         CDSB,
@@ -60,6 +60,7 @@ __all__ = [
     "QuantileTable",
     "comparison",
     "datasets",
+    "experiments",
     "metrics",
     "models",
     "plots",

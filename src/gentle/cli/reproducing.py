@@ -36,8 +36,8 @@ def reproduce(
     profile: Annotated[
         ProfileName,
         typer.Option(
-            help="quick: minutes, small data and budgets, for a look. full: the real thing, about "
-            "a day on two cores."
+            help="quick: minutes, small data and budgets, for a look. full: the real thing, "
+            "many hours on two cores."
         ),
     ] = ProfileName.quick,
     out: Annotated[

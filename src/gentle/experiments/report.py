@@ -35,9 +35,10 @@ def write_report(
         The path of ``report.md``.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    stored = [cell for cell in cells(experiments, profile) if store.has(cell)]
+    planned = cells(experiments, profile)
+    stored = [cell for cell in planned if store.has(cell)]
     facts = [store.facts(cell) for cell in stored]
-    parts = [_heading(experiments, profile, facts)]
+    parts = [_heading(experiments, profile, facts, len(planned))]
     for experiment in experiments:
         if experiment.kind == "table":
             table = aggregate(experiment, profile, store)
@@ -103,7 +104,9 @@ def _row(
     return row
 
 
-def _heading(experiments: Sequence[Experiment], profile: Profile, facts: list[Any]) -> str:
+def _heading(
+    experiments: Sequence[Experiment], profile: Profile, facts: list[Any], n_planned: int
+) -> str:
     names = " ".join(e.name for e in experiments) if len(experiments) < 8 else "all"
     text = f"# Reproduction, {profile.name} profile\n\n"
     text += f"`gentle reproduce {names} --profile {profile.name}`"
@@ -122,6 +125,11 @@ def _heading(experiments: Sequence[Experiment], profile: Profile, facts: list[An
         "measured while other work ran on the machine; sampling is that of all draws at all test "
         "covariates.\n"
     )
+    if len(facts) < n_planned:
+        text += (
+            f"\n{len(facts)} of the {n_planned} fits of this profile are done; a row says how many "
+            "seeds it has.\n"
+        )
     if profile.name == "quick":
         text += (
             "\n**This is the quick profile: small data and budgets, to see that all works. Its "
