@@ -274,6 +274,7 @@ def test_simulation_at_given_covariates(here):
 def test_simulation_of_what_cannot_be_simulated(here):
     assert "Did you mean 'ecm'" in fails("simulate", "ecn")
     assert "gentle datasets ldw-cps --out" in fails("simulate", "ldw-cps")
+    assert "gentle datasets wage1 --out" in fails("simulate", "wage1")
     assert "only ecm" in fails("simulate", "sine-laplace", "--plain", code=2)
 
 
@@ -288,6 +289,10 @@ def test_datasets_are_listed_and_written(here):
         written = pd.read_csv(f"folder/{part}.csv")
         np.testing.assert_allclose(written["y"], getattr(benchmark, part).y)
     assert "--overwrite" in fails("datasets", "sine-laplace", "--out", "folder")
+    run("datasets", "diamonds", "--out", "diamonds")  # which has a covariate y
+    written, part = pd.read_csv("diamonds/val.csv"), gentle.datasets.load("diamonds").val
+    np.testing.assert_allclose(written["price"], part.y)
+    np.testing.assert_allclose(written["y"], part.X["y"])
     assert "Did you mean" in fails("datasets", "sine-laplac", "--out", "other")
     assert "other" not in os.listdir()
     fails("datasets", "sine-laplace", code=2)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     Draw = Callable[[pd.DataFrame, int, np.random.Generator], NDArray[np.float64]]
 
 _VALUES_AT_ONCE = 2**20  # responses simulated and written at once
-_RESPONSES = {"ecm": "QALY", "ldw-cps": "re78"}  # the column of the response, else y
 
 
 def simulate(
@@ -94,7 +93,7 @@ def simulate(
         given = read_table(at)
         require_columns(given, X, at)
         X = given.loc[:, list(X)]
-    column = _RESPONSES.get(name, "y")
+    column = _listing(name).column
     step = max(1, _VALUES_AT_ONCE // responses)
     with (
         table_writer(out, overwrite) as append,
@@ -132,14 +131,22 @@ def _source(name: str, control_variate: bool | None) -> tuple[Callable[..., pd.D
 def _unknown(name: str, known: list[str]) -> str:
     from difflib import get_close_matches
 
-    if name == "ldw-cps":
+    from gentle.datasets import TABLES
+
+    if name in ("ldw-cps", *TABLES):
         return (
-            "ldw-cps is data from the world and cannot be simulated; "
-            "gentle datasets ldw-cps --out FOLDER writes it"
+            f"{name} is data from the world and cannot be simulated; "
+            f"gentle datasets {name} --out FOLDER writes it"
         )
     closest = get_close_matches(name, known, n=1)
     hint = f" Did you mean {closest[0]!r}?" if closest else ""
     return f"there is nothing called {name!r}.{hint} There are {', '.join(known)}."
+
+
+def _listing(name: str) -> Any:
+    from gentle.datasets import names
+
+    return next(listing for listing in names() if listing.name == name)
 
 
 def datasets(
@@ -160,7 +167,8 @@ def datasets(
 ) -> None:
     """List the data sets of the library, or write one to files.
 
-    A data set is written as train.csv, val.csv and test.csv into a folder.
+    A data set is written as train.csv, val.csv and test.csv into a folder. Of a
+    large table from the world that is a part; gentle.datasets.load has all options.
 
     Example:
         gentle datasets
@@ -183,7 +191,7 @@ def datasets(
     for file in files.values():
         check_free(file, overwrite)
     benchmark = load(name)
-    column = _RESPONSES.get(name, "y")
+    column = _listing(name).column
     for part, file in files.items():
         table = getattr(benchmark, part)
         with (
@@ -202,15 +210,19 @@ def _show(listings: list[Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from gentle.datasets import PROBLEMS, TABLES
+
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("name", no_wrap=True)
-    table.add_column("rows", justify="right", no_wrap=True)
-    table.add_column("covariates", justify="right", no_wrap=True)
-    table.add_column("description, response")
+    table.add_column("size", justify="right", no_wrap=True)
+    table.add_column("description → response")
+    section = None
     for line in listings:
+        if section not in (None, section := (line.name in PROBLEMS, line.name in TABLES)):
+            table.add_section()
         contents = line.description
         if line.response != "y":  # of which the formulas speak already
             contents += f"\n→ {line.response}, in {line.unit}"
-        table.add_row(line.name, f"{line.rows:,}", str(line.covariates), contents)
+        table.add_row(line.name, f"{line.rows:,} × {line.covariates:>2}", contents)
     Console(highlight=False).print(table)
-    say("gentle datasets NAME --out FOLDER writes one to files.")
+    say("The size is rows × covariates. gentle datasets NAME --out FOLDER writes one to files.")

@@ -19,8 +19,9 @@ class Table:
     """Covariates with one response per row; a covariate seen several times fills several rows.
 
     Attributes:
-        X: Covariates, ``(n, d)``.
-        y: Responses, ``(n,)``.
+        X: Covariates, ``(n, d)``: numbers and, in tables from the world, also booleans, text,
+            categories and missing values.
+        y: Responses, finite numbers, ``(n,)``.
         weight: Non-negative row weights, ``(n,)``, or None where all rows count alike.
 
     Example:
@@ -109,10 +110,11 @@ class Listing:
     Attributes:
         name: What to pass to `load`.
         description: One line on what it is.
-        rows: Rows of train, validation and test together, with the default options.
+        rows: Rows of the whole data set, of which `load` may take fewer.
         covariates: Number of covariates.
         response: What ``y`` measures.
         unit: The unit of ``y``.
+        column: The name of ``y`` where it stands beside the covariates, as in a file.
     """
 
     name: str
@@ -121,6 +123,7 @@ class Listing:
     covariates: int
     response: str
     unit: str
+    column: str = "y"
 
     def benchmark(
         self, train: Table, val: Table, test: Table, truth: Truth | None = None

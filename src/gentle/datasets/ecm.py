@@ -41,6 +41,7 @@ LISTING = Listing(
     covariates=len(COVARIATES),
     response="quality-adjusted life",
     unit="QALYs",
+    column="QALY",
 )
 
 _FIRST_AGE, _LAST_AGE = 55, 100

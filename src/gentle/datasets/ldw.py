@@ -26,6 +26,7 @@ LISTING = Listing(
     covariates=len(COVARIATES),
     response="earnings in 1978 (re78)",
     unit="1978 US dollars",
+    column="re78",
 )
 
 # Distinct covariate vectors and rows that the rule below must give. The paper prints 20 test
