@@ -169,7 +169,7 @@ def test_ngboost_has_other_laws(kind, law):
     model = make("NGBoost", distribution=kind).fit(X, y)
     levels = np.array([0.05, 0.3, 0.7, 0.95])
     expected = 2 * X + law.ppf(levels)
-    assert np.abs(model.predict_quantiles(X, levels) - expected).mean() < 0.5
+    assert np.abs(model.predict_quantiles(X, levels) - expected).mean() < 0.6
     dist = model.model_.pred_dist(model.covariate_encoder_.encode(X), max_iter=None)
     assert type(dist).__name__ == {"laplace": "Laplace", "student": "TFixedDf"}[kind]
 

@@ -340,8 +340,7 @@ def test_help_and_version_are_fast():
         ("t.csv", b"a,b\n1,2\n3,4\n", "has no column 'y'"),
         ("t.csv", b"a,Y\n1,2\n3,4\n", "Did you mean 'Y'? Its columns are 'a', 'Y'"),
         ("t.csv", b"y\n1\n2\n", "no column that could be a covariate"),
-        ("t.csv", b"a,y\nred,1\n2,3\n", "'red' in row 0"),
-        ("t.csv", b"a,y\n1,1\n,3\n", "NaN"),
+        ("t.csv", b"a,y\n1,1\ninf,3\n", "X contains infinity: column 'a'"),
         ("t.csv", b"a,y\n1,1\n2,\n", "nothing stands in row 1"),
         ("t.csv", b"a,y\n1,1\n2,many\n", "'many' stands in row 1"),
         ("t.csv", b"a,y\n1,1\n2,inf\n", "inf"),
@@ -382,7 +381,7 @@ def test_wrong_columns_are_named(here, shared):
 def test_an_error_names_the_row_of_the_whole_table(here, shared, monkeypatch):
     monkeypatch.setattr(answering, "_VALUES_AT_ONCE", 10)
     data = table()
-    data.loc[50, "x1"] = np.nan
+    data.loc[50, "x1"] = np.inf
     data.to_csv("t.csv", index=False)
     assert "row 50" in fails("sample", shared / "knn", "t.csv", "-n", 2, "-o", "d.csv")
 
@@ -565,3 +564,38 @@ def test_a_reader_that_stops_early_is_no_error(here, shared):
     process.stdout.close()
     assert process.stderr.read() == b""
     assert process.wait(timeout=60) == 141
+
+
+def people(seed=0, n=80):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "town": rng.choice(["Rome", "Oslo", "Bern"], n),
+            "member": rng.choice(["True", "False", ""], n),
+            "since": pd.Timestamp("2019-03-01") + pd.to_timedelta(rng.integers(0, 1500, n), "D"),
+            "age": np.where(rng.random(n) < 0.2, np.nan, rng.integers(20, 60, n)),
+            "note": rng.choice(["2020-01-01", "soon"], n),
+        }
+    )
+    return frame.assign(y=(frame["town"] == "Rome") + rng.normal(0, 0.1, n))
+
+
+def test_text_truth_values_dates_and_gaps_are_covariates(here):
+    for seed, name in enumerate(["train.csv", "new.csv"]):
+        people(seed).to_csv(name, index=False)
+    run("fit", "train.csv", "-t", "y", "-o", "m", "-m", "KNN", "--eval", "new.csv", "--seed", 0)
+    model = gentle.load("m")
+    kinds = [covariate.kind for covariate in model.covariate_encoder_.covariates]
+    assert kinds == ["category", "boolean", "date", "number", "category"]
+    run("predict", "m", "new.csv", "--out", "p.csv")
+    X = people(1).drop(columns="y").replace({"True": True, "False": False, "": None})
+    np.testing.assert_allclose(pd.read_csv("p.csv")["mean"], model.predict(X))
+    run("sample", "m", "new.csv", "-n", 2, "--out", "d.csv", "--seed", 1)
+    np.testing.assert_allclose(pd.read_csv("d.csv")["value"], model.sample(X, 2, 1).ravel())
+    assert "CRPS skill" in run("evaluate", "m", "new.csv").stdout
+    assert "KNN" in run("compare", "train.csv", "-t", "y", "--models", "KNN", "--workers", 1).stdout
+    options = ["--model", "KNN", "--trials", 2, "--workers", 1, "--quiet"]
+    run("tune", "train.csv", "-t", "y", "-o", "tuned", *options)
+    assert gentle.load("tuned").n_features_in_ == 5
+    people(2).assign(age="old").to_csv("bad.csv", index=False)
+    assert "column 'age' of X holds 'old'" in fails("predict", "m", "bad.csv")

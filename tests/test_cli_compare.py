@@ -79,8 +79,7 @@ def test_the_group_is_no_covariate_and_columns_can_be_dropped():
     assert (
         "KNN wins" in run("t.csv", "-t", "y", *QUICK, "--group", "patient", "--drop", "note").stdout
     )
-    assert "'text'" in fails("t.csv", "-t", "y", *QUICK, "--group", "patient")
-    assert "'p" in fails("t.csv", "-t", "y", *QUICK, "--drop", "note")
+    assert "KNN" in run("t.csv", "-t", "y", *QUICK).stdout  # texts are covariates like others
 
 
 def test_repeating_covariates_show_distances_and_large_numbers_fit():
@@ -132,7 +131,6 @@ def test_a_terminal_shows_a_living_table():
         (["--group", "pateint"], "Did you mean 'patient'?", 1),
         (["--group", "patient", "--drop", "x", "--drop", "w"], "could be a covariate", 1),
         (["--models", "Marginal", "--group", "patient", "--folds", 70], "at most", 1),
-        (["--models", "Marginal", "--workers", 1], "column 'patient' holds 'p", 1),
     ],
 )
 def test_errors_say_what_to_do(options, expected, code):

@@ -288,7 +288,7 @@ def test_which_models_take_part():
             "groups has no value in row 19",
         ),
         ({"y": np.ones(20)}, "y is constant"),
-        ({"X": [[np.nan]] * 20}, "NaN"),
+        ({"X": [[np.inf]] * 20}, "infinity"),
         ({"sample_weight": [-1.0] * 20}, "sample_weight must not be negative"),
         ({"X": [[1.0], [2.0]], "y": [1.0, 2.0], "n_folds": 2}, "not even .* at least 2 rows"),
     ],

@@ -6,13 +6,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from gentle import datasets
+from gentle.covariates import lipschitz_pairs
 from gentle.data import (
     Grouped,
     Standardiser,
     group_rows,
-    lipschitz_pairs,
-    numeric_covariates,
-    require_finite,
+    merged_rows,
     responses_per_covariate,
 )
 from gentle.transport import wasserstein
@@ -32,6 +31,32 @@ def test_equal_rows_share_a_group_in_order_of_appearance(X):
     np.testing.assert_array_equal(group, expected)
     np.testing.assert_array_equal(X[first][group], X)
     assert np.all(np.diff(first) > 0)
+
+
+def test_rows_of_one_hash_are_told_apart_and_nan_equals_nan(monkeypatch):
+    X = np.array([[np.nan, 1.0], [2.0, 1.0], [-np.nan, 1.0], [2.0, 3.0], [2.0, 1.0]])
+    found = [array.tolist() for array in group_rows(X)]
+    assert found == [[0, 1, 3], [0, 1, 0, 2, 1]]
+    monkeypatch.setattr("gentle.data._PRIME", np.uint64(0))  # now all rows have the same hash
+    assert [array.tolist() for array in group_rows(X)] == found
+
+
+@given(ROWS, st.integers(0, 100), st.sampled_from([1.0, 1000.0, 1e300, 2.0**-1000]))
+def test_merged_rows_are_distinct_and_weigh_as_much_as_all(X, seed, factor):
+    rng = np.random.default_rng(seed)
+    y, w = rng.integers(0, 2, len(X)).astype(float), rng.integers(1, 5, len(X)).astype(float)
+    first, weight = merged_rows(X, y, w)
+    frame = pd.DataFrame(np.column_stack([X + 0.0, y])).assign(w=w)
+    groups = frame.groupby(list(frame.columns[:-1]), sort=False)["w"].sum().to_numpy()
+    np.testing.assert_allclose(weight, groups / groups.mean())
+    assert np.all(np.diff(first) > 0)
+    copies = np.repeat(np.arange(len(X)), w.astype(int))
+    again, same = merged_rows(X[copies], y[copies], np.ones(len(copies)))
+    np.testing.assert_array_equal(same, weight)
+    np.testing.assert_array_equal(X[copies][again], X[first])
+    if factor != 1e300:  # then the products are exact
+        np.testing.assert_array_equal(merged_rows(X, y, w * factor)[1], weight)
+    np.testing.assert_allclose(merged_rows(X, y, w * factor)[1], weight)
 
 
 @given(ROWS, st.integers(0, 100))
@@ -98,49 +123,6 @@ def test_standardised_values_have_mean_0_and_deviation_1_under_the_weights():
 def test_values_beyond_double_precision_are_refused():
     with pytest.raises(ValueError, match="rescale"):
         Standardiser.of(np.array([[1e308], [-1e308], [1e308]]), np.ones(3))
-
-
-def test_frames_of_numbers_booleans_and_nullable_numbers_become_floats():
-    frame = pd.DataFrame(
-        {
-            "a": [1, 2],
-            "b": [True, False],
-            "c": pd.array([1.5, None], dtype="Float64"),
-            "d": pd.array([1, 2], dtype="Int64"),
-            "e": np.array([1, 2], dtype=object),
-            "f": pd.array([True, None], dtype="boolean"),
-        }
-    )
-    found = numeric_covariates(frame)
-    assert (found.dtypes == np.float64).all()
-    assert found["b"].tolist() == [1.0, 0.0]
-    assert np.isnan(found["c"][1])
-    assert list(found.columns) == list(frame.columns)
-
-
-@pytest.mark.parametrize(
-    ("column", "message"),
-    [
-        (["3", "Paris"], "column 'town' holds 'Paris' in row 1"),
-        ([1.0, "x"], "'x' in row 1"),
-        (pd.Categorical(["u", "v"]), "'u' in row 0"),
-        (pd.to_datetime(["2020-01-01", "2020-01-02"]), "must be numbers"),
-    ],
-)
-def test_text_and_dates_are_refused_with_their_column_and_row(column, message):
-    with pytest.raises(ValueError, match=message):
-        numeric_covariates(pd.DataFrame({"age": [1, 2], "town": column}))
-
-
-def test_missing_and_infinite_values_are_refused_with_their_column_and_row():
-    X = np.zeros((5, 3))
-    require_finite(X, None)
-    X[3, 1] = np.inf
-    with pytest.raises(ValueError, match=r"infinity: column 1 has 1 .*row 3"):
-        require_finite(X, None)
-    X[2:4, 0] = np.nan
-    with pytest.raises(ValueError, match=r"NaN .* column 'age' has 2 .*row 2"):
-        require_finite(X, ["age", "b", "c"])
 
 
 def test_ldw_cps_has_the_histogram_of_figure_1():

@@ -280,7 +280,7 @@ def test_the_same_seed_gives_the_same_scores_and_another_seed_others():
         ({"y": [1.0, np.nan]}, "y is nan in row 1"),
         ({"X": [1.0, 2.0]}, "X must be a table"),
         ({"X": np.empty((0, 1)), "y": []}, "X must be a table"),
-        ({"X": pd.DataFrame({"a": ["u", "v"]})}, "column 'a'"),
+        ({"X": pd.DataFrame({"a": [1.0, np.inf]})}, "column 'a'"),
         ({"sample_weight": [1.0, -1.0]}, "negative"),
         ({"sample_weight": [0.0, 0.0]}, "positive"),
         ({"n_samples": 0}, "n_samples must be at least 1"),

@@ -26,7 +26,7 @@ def test_a_saved_model_is_two_files_of_which_one_is_for_people(folder):
     assert sorted(os.listdir(folder)) == ["model.json", "weights.safetensors"]
     facts = json.loads((folder / "model.json").read_text())
     assert facts["class"] == "GENTLE"
-    assert facts["format"] == 1
+    assert facts["format"] == 2
     assert facts["parameters"]["hidden_widths"] == [8, 8]
     assert facts["facts"]["history"][0]["epoch"] == 1
     assert "torch" in facts["versions"]

@@ -1,72 +1,21 @@
-"""From the user's table to the paper's: numeric, equal rows grouped, standardised."""
+"""From numbers to the paper's data set: standardised, equal rows merged and grouped."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from gentle.transport import wasserstein
+from gentle.columns import Columns
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-
-def numeric_covariates(X: Any) -> Any:
-    """A frame's columns as float64, or the reason why they cannot be.
-
-    Numbers, booleans and nullable numbers become floats (missing values NaN). Text is refused with
-    its column and row.
-    """
-    if not isinstance(X, pd.DataFrame):
-        return X
-    columns = {}
-    for position, name in enumerate(X.columns):
-        column = X.iloc[:, position]
-        try:
-            values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        except (ValueError, TypeError):
-            values = None
-        if values is None or column.dtype.kind in "mM":
-            raise ValueError(
-                f"column {name!r} holds {_example(column)}, but covariates must be numbers. "
-                "Encode it first, for example with pandas.get_dummies, or drop the column."
-            )
-        columns[position] = values
-    frame = pd.DataFrame(columns, index=X.index)
-    frame.columns = X.columns
-    return frame
-
-
-def _example(column: pd.Series) -> str:
-    """The first entry of a column that is not a number, as part of an error text."""
-    for row, value in enumerate(column):
-        try:
-            if not pd.isna(value):
-                float(value)
-        except (TypeError, ValueError):
-            return f"{value!r} in row {row}"
-    return f"values of type {column.dtype}"
-
-
-def require_finite(X: Floats, names: ArrayLike | None) -> None:
-    """Raise a ValueError that names the first column with missing or infinite values."""
-    bad = ~np.isfinite(X)  # (n, d)
-    if not bad.any():
-        return
-    position = int(np.argmax(bad.any(axis=0)))
-    rows = np.flatnonzero(bad[:, position])
-    label = position if names is None else repr(str(np.asarray(names)[position]))
-    kind = "NaN (missing)" if np.isnan(X[rows[0], position]) else "infinity"
-    raise ValueError(
-        f"Input X contains {kind}: column {label} has {len(rows)} such value(s), the first in "
-        f"row {rows[0]}. "
-        "Fill them in or drop the rows."
-    )
+_PRIME = np.uint64(0x9E3779B97F4A7C15)  # odd, and without a pattern: 2^64 over the golden ratio
 
 
 @dataclass(frozen=True)
@@ -215,64 +164,60 @@ class Grouped:
 
 
 def group_rows(X: Floats) -> tuple[Ints, Ints]:
-    """Number equal rows in order of appearance: first row of each group, group of each row."""
+    """Number equal rows in order of appearance: first row of each group, group of each row.
+
+    NaN equals NaN, and -0.0 equals 0.0.
+    """
     X = np.ascontiguousarray(np.asarray(X, np.float64) + 0.0)  # + 0.0 turns -0.0 into its equal 0.0
-    # Repeated covariates often stand together: a run of equal rows is one row to sort.
-    run = np.flatnonzero(np.append(True, (X[1:] != X[:-1]).any(axis=1)))
-    length = np.diff(np.append(run, len(X)))
-    bytes_ = X[run].view(np.dtype((np.void, X.dtype.itemsize * X.shape[1]))).ravel()
+    X[np.isnan(X)] = np.nan  # all of the same bits
+    bits = X.view(np.uint64)
+    mixed = np.zeros(len(X), np.uint64)
+    for column in bits.T:  # a hash of the row: FNV's way, on words and with more mixing
+        mixed = (mixed ^ (column ^ (column >> np.uint64(32)))) * _PRIME
+        mixed ^= mixed >> np.uint64(29)
+    group, _ = pd.factorize(mixed)
+    first = np.flatnonzero(~pd.Series(group).duplicated().to_numpy())
+    if np.array_equal(bits, bits[first[group]]):
+        return first, group.astype(np.int64)
+    bytes_ = bits.view(np.dtype((np.void, 8 * X.shape[1]))).ravel()  # different rows, one hash
     _, first, inverse = np.unique(bytes_, return_index=True, return_inverse=True)
     order = np.argsort(first)
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    return run[first[order]], np.repeat(rank[inverse.ravel()], length)
+    return first[order], np.argsort(order)[inverse.ravel()]
 
 
-def responses_per_covariate(X: ArrayLike) -> Ints:
+def merged_rows(keys: Floats, y: Floats, weight: Floats) -> tuple[Ints, Floats]:
+    """Make identical rows one row that weighs as much as they do together.
+
+    So a row of weight k and k copies of it are the same thing. Weights matter in relation only:
+    those of the result have mean 1, and are the same, bit for bit, whatever (positive) number all
+    weights were multiplied by, as long as the products themselves are exact.
+
+    Args:
+        keys: Covariates in any form that is equal for equal ones, ``(n, d)``.
+        y: Responses, ``(n,)``.
+        weight: Positive weights, ``(n,)``.
+
+    Returns:
+        Where the distinct rows stand first, in that order, and their weights; both ``(m,)``.
+
+    Example:
+        >>> merged_rows(np.zeros((3, 1)), np.array([5.0, 7.0, 5.0]), np.array([1.0, 1.0, 2.0]))
+        (array([0, 1]), array([1.5, 0.5]))
+    """
+    first, group = group_rows(np.column_stack([keys, y]))
+    weight = np.ldexp(weight, -np.frexp(weight.max())[1])  # exact, and sums cannot overflow
+    total = np.bincount(group, weight)
+    total /= total.max()
+    used = total > 0  # next to the largest, the smallest doubles vanish
+    return first[used], total[used] / total[used].mean()
+
+
+def responses_per_covariate(X: Any) -> Ints:
     """How often each distinct covariate of a table occurs, ``(n,)`` (the paper's Figure 1).
 
     Example:
         >>> responses_per_covariate([[1, 2], [3, 4], [1, 2]]).tolist()
         [2, 1]
     """
-    _, group = group_rows(as_rectangle(X))
+    _, group = group_rows(Columns.of(X).keys())
     return np.bincount(group)
-
-
-def lipschitz_pairs(X: ArrayLike, y: ArrayLike, min_responses: int = 18) -> pd.DataFrame:
-    """Are the distributions at close covariates close? All pairs of often seen ones (Figure 2).
-
-    Args:
-        X: Covariates, ``(N, d)``; distances are taken after standardising the columns over the
-            table.
-        y: Responses, ``(N,)``.
-        min_responses: Only covariates with more responses than this take part.
-
-    Returns:
-        Columns ``distance`` (Euclidean, standardised units) and ``w2`` (2-Wasserstein, units of
-        ``y``).
-    """
-    X, y = as_rectangle(X), np.asarray(y, np.float64).ravel()
-    scaled = Standardiser.of(X, np.ones(len(X))).encode(X)
-    table = Grouped.of(scaled, y)
-    table = table.take(np.flatnonzero(table.counts > min_responses))
-    if len(table) < 2:
-        raise ValueError(
-            f"fewer than two covariates have more than {min_responses} responses; lower "
-            "min_responses, or use a table in which covariates repeat"
-        )
-    i, j = np.triu_indices(len(table), k=1)
-    values, weights = table.padded()
-    size = max(1, 2_000_000 // values.shape[1])  # pairs at once, to bound memory
-    parts = [(i[k : k + size], j[k : k + size]) for k in range(0, len(i), size)]
-    w2 = [wasserstein(values[a], values[b], weights[a], weights[b], p=2) for a, b in parts]
-    distance = np.linalg.norm(table.x[i] - table.x[j], axis=1)
-    return pd.DataFrame({"distance": distance, "w2": np.concatenate(w2)})
-
-
-def as_rectangle(X: Any) -> Floats:
-    """A table of covariates as floats ``(n, d)``, not empty."""
-    X = np.asarray(numeric_covariates(X), np.float64)
-    if X.ndim != 2 or X.size == 0:
-        raise ValueError(f"X must be a table with rows and columns, got shape {X.shape}")
-    return cast(Floats, X)

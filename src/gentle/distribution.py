@@ -205,7 +205,7 @@ class QuantileTable(ConditionalDistribution):
 
     def ppf(self, u: Floats) -> Floats:  # noqa: D102
         right = np.maximum(
-            _search(self.levels, u, "left"), 1
+            row_search(self.levels, u, "left"), 1
         )  # (n, m); left-continuous, as quantiles are
         l0, l1 = _pick(self._row_levels, right - 1), _pick(self._row_levels, right)
         v0, v1 = _pick(self.values, right - 1), _pick(self.values, right)
@@ -218,7 +218,7 @@ class QuantileTable(ConditionalDistribution):
 
     def _cdf(self, points: Floats) -> tuple[Floats, NDArray[np.int64]]:
         """P(Y ≤ y) and the last knot at or below y (-1 if there is none), both ``(n, m)``."""
-        left = _search(self.values, points, "right") - 1
+        left = row_search(self.values, points, "right") - 1
         inside = (left >= 0) & (left < self.values.shape[1] - 1)
         j = np.where(inside, left, 0)
         l0, l1 = _pick(self._row_levels, j), _pick(self._row_levels, j + 1)
@@ -228,8 +228,8 @@ class QuantileTable(ConditionalDistribution):
 
     def _log_prob(self, points: Floats) -> Floats:
         last = self.values.shape[1] - 1
-        after = _search(self.values, points, "right")  # first knot above y
-        first = _search(self.values, points, "left")  # first knot at or above y
+        after = row_search(self.values, points, "right")  # first knot above y
+        first = row_search(self.values, points, "left")  # first knot at or above y
         atom = _pick(self._row_levels, np.maximum(after - 1, 0)) - _pick(
             self._row_levels, np.minimum(first, last)
         )
@@ -373,7 +373,7 @@ class ChunkedDistribution(ConditionalDistribution):
         return self._map(lambda part, rows: part._at(question, points[rows]))
 
 
-def _search(a: Floats, v: Floats, side: str) -> NDArray[np.int64]:
+def row_search(a: Floats, v: Floats, side: str) -> NDArray[np.int64]:
     """np.searchsorted of v ``(n, m)``, row by row, in sorted ``(K,)`` or ``(n, K)``."""
     if a.ndim == 1:
         return np.searchsorted(a, v, side=side)  # type: ignore[call-overload]

@@ -17,7 +17,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from gentle.data import Grouped, as_rectangle
+from gentle.columns import Columns, taken
+from gentle.data import Grouped
 from gentle.distribution import ConditionalDistribution, QuantileTable
 from gentle.streams import Seed, as_seed
 from gentle.transport import ks, wasserstein
@@ -157,7 +158,7 @@ def evaluate(
     Args:
         model: Anything with ``predict_dist(X)`` that returns a `ConditionalDistribution`, or else
             with ``sample(X, n_samples, random_state)``, whose draws then stand for it throughout.
-        X: Covariates, array or DataFrame of numbers, ``(N, d)``; equal rows are one covariate.
+        X: Covariates, array or DataFrame, ``(N, d)``; equal rows are one covariate.
         y: Held-out responses, ``(N,)``.
         sample_weight: Non-negative weights of the rows, ``(N,)``; a weight of k scores like k
             copies of the row, but still counts as one row for ``min_responses``.
@@ -263,7 +264,7 @@ class _HeldOut:
 
     @classmethod
     def of(cls, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> _HeldOut:
-        values = as_rectangle(X)
+        values = Columns.of(X).keys()
         y = _column("y", y, len(values))
         weight = np.ones(len(values)) if sample_weight is None else sample_weight
         weight = _column("sample_weight", weight, len(values))
@@ -276,12 +277,10 @@ class _HeldOut:
         numbered = Grouped.of(values[used], used.astype(np.float64))  # rows in place of responses
         row = numbered.y.astype(np.int64)  # (N,)
         first = row[numbered.start[:-1]]
-        rows = X.iloc[first] if isinstance(X, pd.DataFrame) else values[first]
-        return cls(replace(numbered, y=y[row], weight=weight[row]), rows, first)
+        return cls(replace(numbered, y=y[row], weight=weight[row]), taken(X, first), first)
 
     def take(self, which: Ints) -> _HeldOut:
-        rows = self.rows.iloc[which] if isinstance(self.rows, pd.DataFrame) else self.rows[which]
-        return _HeldOut(self.table.take(which), rows, self.first[which])
+        return _HeldOut(self.table.take(which), taken(self.rows, which), self.first[which])
 
     def chunks(self, n_samples: int = 0) -> Iterator[tuple[Ints, _HeldOut]]:
         """Parts of bounded memory."""

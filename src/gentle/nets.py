@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 
 import torch
@@ -162,6 +163,64 @@ class QuantileMLP(nn.Module):
         for layer in hidden:
             x = layer(x).relu_()
         return last(x)
+
+
+class MonotoneNet(nn.Module):
+    """Several maps at once that are monotone in u by construction, each with its own weights.
+
+    A trunk of fully connected layers (SiLU), computed once per covariate, gives the value at u = ½
+    and the increments between knots u_k = Φ(z_k), z_k even on ±``reach``, which lie densely in the
+    tails: softplus makes an increment positive, and z_{k+1} - z_k scales it, so that equal outputs
+    are a normal distribution. In between, the map is straight in z = Φ⁻¹(u); beyond, it goes on.
+
+    Args:
+        n_members: Number of maps.
+        n_inputs: Inputs of each.
+        widths: Units of the hidden layers.
+        n_increments: Even number of increments.
+        reach: The outermost knots are Φ(±reach).
+        generator: Source of the initial weights; the global one is left alone.
+    """
+
+    knots: Tensor
+
+    def __init__(
+        self,
+        n_members: int,
+        n_inputs: int,
+        widths: Sequence[int],
+        n_increments: int = 64,
+        reach: float = 3.3,
+        generator: Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.n_members = n_members
+        self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
+        sizes = [n_inputs, *widths, n_increments + 1]
+        for layer, (n_in, n_out) in enumerate(itertools.pairwise(sizes)):
+            last = layer == len(widths)
+            bound = (0.5 if last else 0.7) * math.sqrt(6 / n_in)
+            weight = torch.empty(n_members, n_in, n_out).uniform_(
+                -bound, bound, generator=generator
+            )
+            bias = torch.empty(n_members, 1, n_out)
+            spread = 0.0 if last else n_in**-0.5
+            bias.uniform_(-spread, spread, generator=generator)
+            if last:
+                bias[:, :, 1:] = math.log(math.e - 1)  # softplus of it is 1: a standard normal
+            self.weights.append(nn.Parameter(weight))
+            self.biases.append(nn.Parameter(bias))
+        knots = torch.linspace(-reach, reach, n_increments + 1)
+        self.register_buffer("knots", knots, persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Inputs ``(K, B, d)``, each member its own, to values at the knots, ``(K, B, M + 1)``."""
+        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases)):
+            x = torch.baddbmm(bias, functional.silu(x) if layer else x, weight)
+        rise = functional.softplus(x[..., 1:]) * (self.knots[1] - self.knots[0])
+        climb = functional.pad(rise.cumsum(-1), (1, 0))
+        middle = climb.shape[-1] // 2
+        return x[..., :1] + climb - climb[..., middle : middle + 1]
 
 
 class BridgeNet(nn.Module):

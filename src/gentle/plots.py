@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from gentle.data import Grouped, as_rectangle, lipschitz_pairs, responses_per_covariate
+from gentle.columns import Columns, taken
+from gentle.covariates import lipschitz_pairs
+from gentle.data import Grouped, responses_per_covariate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -209,13 +212,14 @@ def style(name: str) -> dict[str, str]:
 
 def often_seen(X: Any, y: ArrayLike, n_panels: int) -> tuple[Any, Grouped]:
     """The covariates with most responses in order of their means, as given and grouped."""
-    table = Grouped.of(as_rectangle(X), np.asarray(y, np.float64).ravel())
+    y, keys = np.asarray(y, np.float64).ravel(), Columns.of(X).keys()
+    table = Grouped.of(keys, np.arange(len(y), dtype=np.float64))  # rows in place of responses
+    row = table.y.astype(np.int64)
+    first, table = row[table.start[:-1]], replace(table, y=y[row])
     often = np.sort(np.argsort(-table.counts, kind="stable")[:n_panels])
     means = [table.y[table.start[i] : table.start[i + 1]].mean() for i in often]
-    table = table.take(often[np.argsort(means)])
-    names = X.columns if isinstance(X, pd.DataFrame) else None
-    rows = table.x if names is None else pd.DataFrame(table.x, columns=names)
-    return rows, table
+    often = often[np.argsort(means)]
+    return taken(X, first[often]), table.take(often)
 
 
 def _axes(axis: Axes | None) -> Axes:

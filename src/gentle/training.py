@@ -61,6 +61,7 @@ def train(
     modules: Sequence[nn.Module],
     validate: Callable[[], float] | None = None,
     patience: int | None = None,
+    finished: Callable[[], bool] | None = None,
     label: str = "training",
     verbose: int = 0,
 ) -> list[Record]:
@@ -79,6 +80,7 @@ def train(
         validate: Gives the criterion after each epoch, smaller is better.
         patience: Epochs without improvement after which training stops; None never stops and keeps
             the last weights.
+        finished: Asked after each epoch whether to stop.
         label: What the progress bar calls the work.
         verbose: 0 is silent, 1 shows a progress bar in a terminal, 2 writes a line per epoch.
 
@@ -106,6 +108,8 @@ def train(
             report(record)
             if watcher is not None:
                 watcher(record)
+            if finished is not None and finished():
+                break
             if validate is None or patience is None:
                 continue
             if record["validation"] < best:

@@ -76,8 +76,8 @@ def fit(
 ) -> None:
     """Learn the distribution of one column given the others, and save the model.
 
-    All columns but the target, the weight and what --drop names are covariates,
-    and must hold numbers.
+    All columns but the target, the weight and what --drop names are covariates:
+    numbers, text, true or false, ISO dates. Values may be missing.
 
     Example:
         gentle fit patients.csv --target QALY --out model/

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+_ISO_DATE = r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"
 _ENDINGS = {".csv": "csv", ".csv.gz": "csv.gz", ".parquet": "parquet", ".pq": "parquet"}
 
 
@@ -59,7 +61,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
         with warnings.catch_warnings():
             # A row longer than the header would lose its end; pandas only warns of it.
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            return pd.read_csv(
+            frame = pd.read_csv(
                 path,
                 index_col=False,
                 skipinitialspace=True,
@@ -67,6 +69,9 @@ def _read_csv(path: Path) -> pd.DataFrame:
                 low_memory=False,
                 float_precision=exactly,
             )
+        for name in frame.select_dtypes(exclude=["number", "bool"]):
+            frame[name] = _dates_read(frame[name])
+        return frame
     except pd.errors.EmptyDataError:
         raise ValueError(f"{_quoted(path)} is empty") from None
     except pd.errors.ParserWarning:
@@ -78,6 +83,21 @@ def _read_csv(path: Path) -> pd.DataFrame:
         raise ValueError(f"{_quoted(path)} is not text in UTF-8, so not a CSV file") from None
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise ValueError(f"{_quoted(path)} is damaged or not a gzip file") from None
+
+
+def _dates_read(column: Any) -> Any:
+    """A column of which every text is an ISO date, as dates; others as they are."""
+    import pandas as pd
+
+    texts = column.dropna()
+    if not len(texts) or not all(
+        isinstance(text, str) and re.fullmatch(_ISO_DATE, text) for text in texts.unique()
+    ):
+        return column
+    try:
+        return pd.to_datetime(column, utc=True, format="ISO8601")
+    except ValueError:  # the 31st of February, or beyond the calendar of pandas
+        return column
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from gentle.data import as_rectangle, group_rows
+from gentle.columns import Columns
+from gentle.data import group_rows
 from gentle.streams import Seed, as_seed
 
 Ints = NDArray[np.int64]
@@ -24,7 +25,7 @@ def units(X: Any, groups: ArrayLike | None = None) -> Ints:
     links connects.
 
     Args:
-        X: Covariates, array or DataFrame of numbers, ``(N, d)``.
+        X: Covariates, array or DataFrame, ``(N, d)``.
         groups: Group of each row (numbers or text), such as the patient, ``(N,)``.
 
     Returns:
@@ -34,7 +35,7 @@ def units(X: Any, groups: ArrayLike | None = None) -> Ints:
         >>> units([[1], [2], [1], [3], [4]], groups=["a", "b", "b", "c", "d"]).tolist()
         [0, 0, 0, 1, 2]
     """
-    first, covariate = group_rows(as_rectangle(X))
+    first, covariate = group_rows(Columns.of(X).keys())
     if groups is None:
         return covariate
     values = pd.Series(groups)

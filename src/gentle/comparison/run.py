@@ -14,11 +14,14 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
+from gentle.columns import taken
 from gentle.comparison.folds import balanced_folds, units
 from gentle.comparison.results import Comparison
+from gentle.covariates import CovariateEncoder
 from gentle.data import Grouped
 from gentle.metrics import evaluate, noise_floor
 from gentle.models import checks
+from gentle.models.intake import Rows
 from gentle.models.reference import Marginal
 from gentle.models.registry import MODULES, model_class
 from gentle.streams import Seed, as_seed, uniforms
@@ -55,7 +58,7 @@ def compare(
     package is not installed, is reported in the result; the others go on.
 
     Args:
-        X: Covariates, array or DataFrame of numbers, ``(N, d)``.
+        X: Covariates, array or DataFrame, ``(N, d)``; of any kind, as in ``fit``.
         y: Responses, ``(N,)``.
         models: Names of models; or labels with unfitted estimators, which have ``fit`` and
             ``predict_dist``, or with names; or "all" for every model of this library. None takes
@@ -89,18 +92,17 @@ def compare(
         neighbours wins: its CRPS is 83 % smaller than Marginal's, the runner-up, more than noise.
     """
     specs, baseline = _specs(models)
-    values, names = checks.covariates(X, "compare")
-    target, weight = checks.responses(y, sample_weight, len(values), "compare")
-    checks.varying_response(target[weight > 0], "compare")
-    row = np.flatnonzero(weight > 0)
-    values, target, weight = values[row], target[row], weight[row]
-    checks.warn_of_constant_columns(values, names)
-    unit = units(values, None if groups is None else _of_rows(groups, row, len(X)))
+    rows = Rows.of(X, y, sample_weight, "compare")
+    row, target, weight = rows.at, rows.y, rows.weight
+    checks.varying_response(target, "compare")
+    uninformative = CovariateEncoder.of(rows.table, weight).uninformative
+    checks.warn_of_uninformative_columns(**uninformative)
+    unit = units(rows.table, None if groups is None else _of_rows(groups, row, len(X)))
     _warn_of_a_giant(unit)
     seed = as_seed(random_state)
     task = _Task(
-        X=values,
-        names=names,
+        X=taken(X, row),
+        keys=rows.table.keys(),
         y=target,
         weight=None if sample_weight is None else weight,
         fold=balanced_folds(unit, n_folds, seed),
@@ -163,18 +165,14 @@ def _warn_of_a_giant(unit: Ints) -> None:
 class _Task:
     """What all cells share; rows of weight 0 are gone."""
 
-    X: Floats  # (N, d)
-    names: NDArray[Any] | None
+    X: Any  # as the user passed it, (N, d)
+    keys: Floats  # equal for equal covariates, (N, d)
     y: Floats  # (N,)
     weight: Floats | None  # (N,)
     fold: Ints  # (N,)
     seed: int
     uniform: Floats  # for randomised PIT values, (N,)
     min_responses: int
-
-    def covariates(self, X: Floats) -> Any:
-        """Covariates as the user passed them: with column names if there were any."""
-        return X if self.names is None else pd.DataFrame(X, columns=self.names)
 
 
 def _floor(task: _Task) -> pd.DataFrame:
@@ -239,9 +237,9 @@ def _cell(
         model = _unfitted(spec, task.seed)
         weights = {} if task.weight is None else {"sample_weight": task.weight[train]}
         started = time.perf_counter()
-        model.fit(task.covariates(task.X[train]), task.y[train], **weights)
+        model.fit(taken(task.X, train), task.y[train], **weights)
         fitted = time.perf_counter()
-        table = Grouped.of(task.X[held_out], held_out.astype(np.float64))  # rows, not responses
+        table = Grouped.of(task.keys[held_out], held_out.astype(np.float64))  # rows, not responses
         records = _scored(model, table, task)
         done = time.perf_counter()
         distances = _distances(model, table, task)
@@ -269,7 +267,7 @@ def _scored(model: Any, table: Grouped, task: _Task) -> pd.DataFrame:
         padded, there = part.padded()
         row = padded.astype(np.int64)  # (n, m)
         y = task.y[row]
-        dist = model.predict_dist(task.covariates(part.x))
+        dist = model.predict_dist(taken(task.X, row[:, 0]))
         below, up_to = dist.cdf(y - reach[row]), dist.cdf(y + reach[row])
         pit = below + task.uniform[row] * (up_to - below)  # uniform also where y is an atom
         columns = {"row": row, "crps": dist.crps(y), "pit": pit}
@@ -289,7 +287,7 @@ def _distances(model: Any, table: Grouped, task: _Task) -> pd.DataFrame | None:
     row = often.y.astype(np.int64)
     scores: Any = evaluate(
         model,
-        task.covariates(task.X[row]),
+        taken(task.X, row),
         task.y[row],
         None if task.weight is None else task.weight[row],
         random_state=task.seed,

@@ -12,14 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from gentle.covariates import CovariateEncoder
 from gentle.data import Grouped, Standardiser
 from gentle.distribution import ChunkedDistribution, ConditionalDistribution, QuantileTable
 from gentle.models import checks
+from gentle.models.intake import EvalSet, Rows, TrainingFacts, distribution_of, name_of
+from gentle.models.summary import summary_of
 from gentle.spaces import Space
 from gentle.streams import Seed, as_seed
 
 Floats = NDArray[np.float64]
-EvalSet = tuple[Any, ArrayLike] | tuple[Any, ArrayLike, ArrayLike]
 
 _CHUNK_CELLS = 4_000_000  # knots held in memory at once while many rows are answered
 
@@ -40,10 +42,11 @@ class ConditionalGenerator(RegressorMixin, BaseEstimator, ABC):
     verbose: int
     n_features_in_: int
     feature_names_in_: NDArray[Any]
-    covariate_encoder_: Standardiser
+    covariate_encoder_: CovariateEncoder
     response_encoder_: Standardiser
     marginal_: QuantileTable
     response_name_: str | None
+    training_: TrainingFacts
 
     @abstractmethod
     def _fit(
@@ -76,9 +79,12 @@ class ConditionalGenerator(RegressorMixin, BaseEstimator, ABC):
         """Learn the conditional distributions from a table.
 
         Args:
-            X: Covariates, array or DataFrame of numbers, ``(n, d)``.
+            X: Covariates, array or DataFrame, ``(n, d)``: numbers, truth values, dates, durations,
+                categories, texts; values may be missing. `CovariateEncoder` says how each enters.
             y: Responses, ``(n,)``.
-            sample_weight: Non-negative weights of the rows, ``(n,)``; 0 leaves a row out.
+            sample_weight: Non-negative weights of the rows, ``(n,)``. Only their relation matters;
+                a row of weight k is the same as k copies of it, bit for bit, and one of weight 0
+                is left out. Identical rows become one row with the sum of their weights.
             eval_set: Held-out ``(X, y)`` or ``(X, y, sample_weight)`` for validation. Without it,
                 models that validate hold out some of the covariates, equal ones together.
 
@@ -87,34 +93,32 @@ class ConditionalGenerator(RegressorMixin, BaseEstimator, ABC):
         """
         model = type(self).__name__
         self._check_parameters()
-        values, names = checks.covariates(X, model)
-        target, weight = checks.responses(y, sample_weight, len(values), model)
-        values, target, weight = _weighted_rows(values, target, weight)
-        checks.enough_rows(values, model)
-        if self._encodes_response:
-            checks.varying_response(target, model)
-        checks.warn_of_constant_columns(values, names)
+        given = Rows.of(X, y, sample_weight, model)
+        rows = given.merged()
+        checks.enough_rows(len(rows.y), model)
+        of_x = CovariateEncoder.of(rows.table, rows.weight)
+        checks.warn_of_uninformative_columns(**of_x.uninformative)
         rng = np.random.default_rng(as_seed(self.random_state))
-        of_x = Standardiser.of(values, weight)
-        encodes = self._encodes_response
-        of_y = Standardiser.of(target, weight) if encodes else Standardiser.identity()
-
-        def encoded(X: Floats, y: Floats, w: Floats) -> Grouped:
-            return Grouped.of(of_x.encode(X), of_y.encode(y), w)
-
-        train, validation = encoded(values, target, weight), None
+        of_y = Standardiser.identity()
+        if self._encodes_response:
+            checks.varying_response(rows.y, model)
+            of_y = Standardiser.of(rows.y, rows.weight)
+        train, validation = rows.grouped(of_x, of_y), None
+        facts = TrainingFacts.of(given, rows, len(train))
         if eval_set is not None:
-            validation = encoded(*self._eval_rows(eval_set, values.shape[1], names))
+            validation = Rows.of_eval(eval_set, rows.table, model).grouped(of_x, of_y)
         elif self._held_out() and len(train) > 1:
             train, validation = train.split(self._held_out(), rng)
         fitted = self._fit(train, validation, rng)
         fitted |= {
-            "n_features_in_": values.shape[1],
+            "n_features_in_": len(of_x.labels),
             "covariate_encoder_": of_x,
             "response_encoder_": of_y,
-            "marginal_": _marginal(target, weight),
-            "response_name_": _name_of(y),
+            "marginal_": distribution_of(rows.y, rows.weight),
+            "response_name_": name_of(y),
+            "training_": facts,
         }
+        names = rows.table.names
         vars(self).pop("feature_names_in_", None)
         vars(self).update(fitted if names is None else fitted | {"feature_names_in_": names})
         return self
@@ -188,6 +192,26 @@ class ConditionalGenerator(RegressorMixin, BaseEstimator, ABC):
 
         save(self, folder, overwrite)
 
+    def summary(self) -> str:
+        """What the model is and what it has learned from, in a few lines to read.
+
+        Example:
+            >>> from gentle import KNN
+            >>> model = KNN(n_neighbors=2).fit([[0.0], [1.0], [1.0], [9.0]], [1.0, 3.0, 3.0, 5.0])
+            >>> print(model.summary())
+            KNN(n_neighbors=2)
+            4 rows, of which 3 differ, with 3 different covariates
+            response: 1 to 5; 3 is 50 % of it
+            1 column, encoded in 1:
+              column  kind    range   missing  encoded as
+              0       number  0 to 9           standardised
+        """
+        return summary_of(self)
+
+    def _describe(self) -> list[str]:
+        """Lines that a model adds to its `summary`."""
+        return []
+
     def _get_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The model's own fitted state for saving: arrays by name, and what fits into JSON."""
         return {}, {}
@@ -199,48 +223,28 @@ class ConditionalGenerator(RegressorMixin, BaseEstimator, ABC):
         """Covariates with the columns seen in `fit`, in the units in which the model knows them."""
         check_is_fitted(self, "covariate_encoder_")
         model = type(self).__name__
-        values, names = checks.covariates(X, model)
+        table = checks.covariates(X, model)
         expected = getattr(self, "feature_names_in_", None)
-        checks.same_columns(values, names, self.n_features_in_, expected, model)
-        x = self.covariate_encoder_.encode(values)
-        checks.within_reach(x, expected)
+        checks.same_columns(table, self.n_features_in_, expected, model)
+        x = self.covariate_encoder_.encode(table)
+        checks.within_reach(x, self.covariate_encoder_.owners)
         return x
 
-    def _eval_rows(
-        self, eval_set: EvalSet, n_columns: int, names: checks.Names
-    ) -> tuple[Floats, Floats, Floats]:
-        if not isinstance(eval_set, (tuple, list)) or len(eval_set) not in (2, 3):
-            raise ValueError("eval_set must be a pair (X, y) or a triple (X, y, sample_weight)")
-        model = f"{type(self).__name__} (eval_set)"
-        values, found = checks.covariates(eval_set[0], model)
-        checks.same_columns(values, found, n_columns, names, model)
-        weights = eval_set[2] if len(eval_set) == 3 else None
-        return _weighted_rows(values, *checks.responses(eval_set[1], weights, len(values), model))
+    @property
+    def _n_encoded(self) -> int:
+        """Number of columns of the covariates as the model sees them."""
+        return self.covariate_encoder_.n_encoded
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.string = True
+        return tags
 
 
 def mean_crps(predict: Callable[[Grouped], ConditionalDistribution], held_out: Grouped) -> float:
     """Weighted mean CRPS of held-out responses, predicted a part at a time."""
     total = 0.0
     for which in held_out.chunks(extra_cells=1000):
-        part = held_out.take(which)
-        responses, weights = part.padded()
+        responses, weights = (part := held_out.take(which)).padded()
         total += float((predict(part).crps(responses) * weights).sum())
     return total / float(held_out.weight.sum())
-
-
-def _weighted_rows(X: Floats, y: Floats, weight: Floats) -> tuple[Floats, Floats, Floats]:
-    used = weight > 0
-    return X[used], y[used], weight[used]
-
-
-def _marginal(y: Floats, weight: Floats) -> QuantileTable:
-    """The distribution of weighted responses, equal ones merged."""
-    values, inverse = np.unique(y, return_inverse=True)
-    return QuantileTable.of_sample(values, np.bincount(inverse.ravel(), weight))
-
-
-def _name_of(y: Any) -> str | None:
-    """The name of a Series, or of the only column of a frame."""
-    columns = getattr(y, "columns", None)
-    name = columns[0] if columns is not None and len(columns) == 1 else getattr(y, "name", None)
-    return name if isinstance(name, str) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
-from gentle.data import numeric_covariates, require_finite
+from gentle.columns import Columns, Label
 
 Floats = NDArray[np.float64]
 Names = NDArray[Any] | None
@@ -44,28 +44,21 @@ def is_count(value: Any, least: int = 1) -> bool:
     return isinstance(value, Integral) and int(value) >= least
 
 
-def covariates(X: Any, model: str) -> tuple[Floats, Names]:
-    """Covariates as finite floats ``(n, d)``, and the column names if all of them are text."""
-    frame = numeric_covariates(X)
-    names = getattr(frame, "columns", None)
-    if names is not None and not all(isinstance(name, str) for name in names):
-        names = None
-    names = None if names is None else np.asarray(names, dtype=object)
-    values = check_array(
-        frame, dtype="float64", ensure_all_finite=False, input_name="X", estimator=model
-    )
-    require_finite(values, names)
-    return values, names
+def covariates(X: Any, model: str) -> Columns:
+    """Covariates as a table that has rows and columns."""
+    shape = np.broadcast_to(0.0, X.shape) if isinstance(X, pd.DataFrame) else X
+    any_: Any = None
+    array = check_array(shape, dtype=any_, ensure_all_finite=False, input_name="X", estimator=model)
+    return Columns.of(X if isinstance(X, pd.DataFrame) else array)
 
 
-def same_columns(
-    values: Floats, names: Names, n_expected: int, expected: Names, model: str
-) -> None:
+def same_columns(table: Columns, n_expected: int, expected: Names, model: str) -> None:
     """Raise a ValueError unless the columns are those seen in ``fit``, in the same order."""
-    if values.shape[1] != n_expected:
+    names, n_columns = table.names, len(table.columns)
+    if n_columns != n_expected:
         listed = "" if expected is None else f" ({_listed(expected)})"
         raise ValueError(
-            f"X has {values.shape[1]} features, but {model} is expecting {n_expected} features as "
+            f"X has {n_columns} features, but {model} is expecting {n_expected} features as "
             f"input{listed}. Pass the covariates used in fit(), in the same order."
         )
     if expected is None or names is None or list(names) == list(expected):
@@ -130,29 +123,28 @@ def responses(
     return values, weight
 
 
-def within_reach(x: Floats, names: Names) -> None:
+def within_reach(x: Floats, owners: Sequence[Label]) -> None:
     """Raise a ValueError for covariates absurdly far from the training data.
 
     Args:
         x: Covariates in training standard deviations from the training mean, ``(n, d)``.
-        names: Column names, if there are any.
+        owners: The user's column behind each of them.
     """
     far = ~(np.abs(x) < _FARTHEST)
     if far.any():
         row, column = np.argwhere(far)[0]
-        label = column if names is None else repr(str(names[column]))
         raise ValueError(
             f"row {row} of X lies {abs(x[row, column]):.0e} standard deviations from the training "
-            f"data in column {label}; check its unit"
+            f"data in column {owners[column]!r}; check its unit"
         )
 
 
-def enough_rows(X: Floats, model: str) -> None:
+def enough_rows(n_rows: int, model: str) -> None:
     """Raise a ValueError for a table from which no distribution can be learned."""
-    if len(X) < 2:
+    if n_rows < 2:
         raise ValueError(
-            f"{model} needs at least 2 rows to learn a distribution, got n_samples = {len(X)} "
-            "(rows of weight 0 left out)"
+            f"{model} needs at least 2 rows that differ to learn a distribution, got n_samples = "
+            f"{n_rows} (rows of weight 0 left out, equal rows counted once)"
         )
 
 
@@ -165,17 +157,17 @@ def varying_response(y: Floats, model: str) -> None:
         )
 
 
-def warn_of_constant_columns(X: Floats, names: Names) -> None:
-    """Say which columns carry no information."""
-    constant = np.flatnonzero(X.min(axis=0) == X.max(axis=0))
-    if len(constant):
-        labels = [int(c) if names is None else str(names[c]) for c in constant[:5]]
-        more = "" if len(constant) <= 5 else f" and {len(constant) - 5} more"
-        warnings.warn(
-            f"constant column(s) {labels}{more} carry no information and do not affect the model",
-            UserWarning,
-            stacklevel=3,
-        )
+def warn_of_uninformative_columns(constant: Sequence[Label], rare: Sequence[Label]) -> None:
+    """Say which columns carry no information: constant ones, categories of rare levels only."""
+    for columns, what in ((constant, "constant"), (rare, "all values rare:")):
+        if columns:
+            more = "" if len(columns) <= 5 else f" and {len(columns) - 5} more"
+            shown = f"{what} column(s) {list(columns[:5])}{more}"
+            warnings.warn(
+                f"{shown} carry no information and do not affect the model",
+                UserWarning,
+                stacklevel=3,
+            )
 
 
 def _listed(names: NDArray[Any]) -> str:

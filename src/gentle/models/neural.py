@@ -44,7 +44,7 @@ class NeuralGenerator(ConditionalGenerator):
     def _set_state(self, arrays: dict[str, Any], facts: dict[str, Any]) -> None:
         device = chosen_device(self.device)
         for name in self._networks:
-            network = self._network(name, self.n_features_in_, None)
+            network = self._network(name, self._n_encoded, None)
             prefix = f"{name}."
             weights = {
                 key[len(prefix) :]: torch.from_numpy(array)

@@ -15,12 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from gentle.covariates import CovariateEncoder
 from gentle.data import Standardiser
 from gentle.distribution import QuantileTable
 from gentle.models.base import ConditionalGenerator
+from gentle.models.intake import TrainingFacts
 from gentle.models.registry import model_class
 
-FORMAT = 1
+FORMAT = 2  # 1 knew numbers as covariates only, and no training facts
 _FACTS, _WEIGHTS = "model.json", "weights.safetensors"
 _MAX_FACTS_BYTES = 64 * 2**20
 
@@ -43,9 +45,9 @@ def save(
     target = Path(folder).absolute()
     check_target(target, overwrite)
     arrays, facts = model._get_state()
+    of_columns, columns = model.covariate_encoder_.state()
     arrays = {f"model.{name}": np.ascontiguousarray(array) for name, array in arrays.items()} | {
-        "covariates.mean": model.covariate_encoder_.mean,
-        "covariates.scale": model.covariate_encoder_.scale,
+        **{f"covariates.{name}": array for name, array in of_columns.items()},
         "response.mean": np.atleast_1d(model.response_encoder_.mean),
         "response.scale": np.atleast_1d(model.response_encoder_.scale),
         "marginal.levels": np.ascontiguousarray(np.atleast_2d(model.marginal_.levels)[0]),
@@ -59,6 +61,8 @@ def save(
         "parameters": _parameters(model),
         "columns": None if names is None else [str(name) for name in names],
         "n_columns": int(model.n_features_in_),
+        "covariates": _plain(columns),
+        "training": _plain(model.training_.state()) if hasattr(model, "training_") else None,
         "response": model.response_name_,
         "facts": _plain(facts),
         "sha256": {_WEIGHTS: hashlib.sha256(weights).hexdigest()},
@@ -138,20 +142,27 @@ def _restore(
     if not all(np.isfinite(array).all() for array in floats):
         raise ValueError("it holds numbers that are not finite")
     model.n_features_in_ = int(description["n_columns"])
-    model.covariate_encoder_ = Standardiser(arrays["covariates.mean"], arrays["covariates.scale"])
+    names = description["columns"]
+    labels = range(model.n_features_in_) if names is None else [str(name) for name in names]
+    model.covariate_encoder_ = CovariateEncoder.restored(
+        _part(arrays, "covariates."), description.get("covariates"), labels
+    )
     model.response_encoder_ = Standardiser(
         arrays["response.mean"].reshape(()), arrays["response.scale"].reshape(())
     )
     model.marginal_ = QuantileTable(arrays["marginal.levels"], arrays["marginal.values"][None])
-    if model.covariate_encoder_.mean.shape != (model.n_features_in_,):
-        raise ValueError("its parts disagree about the number of columns")
     response = description.get("response")
     model.response_name_ = None if response is None else str(response)
-    if description["columns"] is not None:
-        model.feature_names_in_ = np.asarray(description["columns"], dtype=object)
-    prefix = "model."
-    own = {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
-    model._set_state(own, description["facts"])
+    if description.get("training") is not None:
+        model.training_ = TrainingFacts.restored(description["training"])
+    if names is not None:
+        model.feature_names_in_ = np.asarray(labels, dtype=object)
+    model._set_state(_part(arrays, "model."), description["facts"])
+
+
+def _part(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """The arrays whose names begin so, by the rest of their names."""
+    return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def _put_in_place(scratch: Path, target: Path) -> None:

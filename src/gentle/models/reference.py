@@ -122,7 +122,7 @@ class KNN(_Neighbours):
 
     The distributions are those responses themselves, so all mass lies in atoms and draws repeat
     training responses exactly. A row of weight w is one neighbour with w times the probability,
-    not w neighbours. Fitted and saved models hold the training rows.
+    not w neighbours, and so are w identical rows. Fitted and saved models hold the training rows.
 
     Args:
         n_neighbors: k, or None to choose it from 5 to 300 by the CRPS of held-out covariates.

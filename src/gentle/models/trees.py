@@ -159,7 +159,7 @@ class QuantileForest(ConditionalGenerator):
         }, {}
 
     def _set_state(self, arrays: dict[str, Any], facts: dict[str, Any]) -> None:
-        trees = Trees.restored(arrays, self.n_features_in_)
+        trees = Trees.restored(arrays, self._n_encoded)
         responses, share = (arrays[name].astype(np.float64) for name in ("responses", "share"))
         of, start = arrays["share_of"], arrays["share_start"]
         if not (
@@ -330,7 +330,7 @@ class BoostedQuantiles(ConditionalGenerator):
 
     def _set_state(self, arrays: dict[str, Any], facts: dict[str, Any]) -> None:
         self._check_parameters()
-        trees = Trees.restored(arrays, self.n_features_in_)
+        trees = Trees.restored(arrays, self._n_encoded)
         values, baseline = (arrays[name].astype(np.float64) for name in ("values", "baseline"))
         start = arrays["start"]
         if not (

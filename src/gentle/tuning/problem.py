@@ -17,14 +17,16 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from gentle import metrics
+from gentle.columns import Columns, taken
 from gentle.data import Grouped, responses_per_covariate
-from gentle.models import checks
-from gentle.models.base import ConditionalGenerator, EvalSet
+from gentle.models.base import ConditionalGenerator
+from gentle.models.intake import EvalSet
+from gentle.models.intake import Rows as Checked
 from gentle.models.registry import model_class
 from gentle.workers import finished
 
 Floats = NDArray[np.float64]
-Rows = tuple[Floats, Floats, Floats]  # covariates (n, d), responses (n,), weights (n,)
+Rows = tuple[Any, Floats, Floats]  # covariates as users pass them, responses, weights
 Table = tuple[Any, ArrayLike, ArrayLike | None]  # the same as users pass them
 Criterion = Literal["crps", "wd"]
 Callback = Callable[[pd.DataFrame, int], None]
@@ -114,13 +116,13 @@ class Problem:
     ) -> Problem:
         """The problem that a user poses; without an ``eval_set`` covariates are held out."""
         name = type(model).__name__
-        X, names = checks.covariates(table[0], name)
-        rows = (X, *checks.responses(table[1], table[2], len(X), name))
-        train = _taken(rows, np.flatnonzero(rows[2] > 0))
+        rows = Checked.of(*table, name)
+        train: Rows = (taken(table[0], rows.at), rows.y, rows.weight)
         if eval_set is None:
             train, validation = _split(train, validation_fraction, seed)
         else:
-            validation = model._eval_rows(eval_set, X.shape[1], names)
+            held_out = Checked.of_eval(eval_set, rows.table, name)
+            validation = (taken(eval_set[0], held_out.at), held_out.y, held_out.weight)
         _check_criterion(criterion, validation)
         seeded = isinstance(model.random_state, Integral)
         model = _changed(model, {} if seeded else {"random_state": seed})
@@ -145,8 +147,9 @@ class Problem:
         """What trials must have in common to be comparable, as texts."""
         settings = self.model.get_params(deep=False)
         digest = hashlib.sha256()
-        for array in (*self.train, *self.validation):
-            digest.update(np.ascontiguousarray(array).tobytes())
+        for X, y, weight in (self.train, self.validation):
+            for array in (Columns.of(X).keys(), y, weight):
+                digest.update(np.ascontiguousarray(array).tobytes())
         return {
             "model": type(self.model).__name__,
             "settings": {
@@ -261,14 +264,14 @@ def _changed(model: ConditionalGenerator, settings: dict[str, Any]) -> Condition
 
 def _taken(rows: Rows, which: NDArray[np.int64]) -> Rows:
     X, y, weight = rows
-    return X[which], y[which], weight[which]
+    return taken(X, which), y[which], weight[which]
 
 
 def _split(rows: Rows, fraction: float, seed: int) -> tuple[Rows, Rows]:
     """Hold out a share of the covariates with all their rows."""
     if not 0 < fraction < 1:
         raise ValueError(f"validation_fraction must lie between 0 and 1, got {fraction!r}")
-    numbered = Grouped.of(rows[0], np.arange(len(rows[0]), dtype=np.float64))
+    numbered = Grouped.of(Columns.of(rows[0]).keys(), np.arange(len(rows[1]), dtype=np.float64))
     if len(numbered) < 2:
         raise ValueError(
             "all rows have the same covariates, so none can be held out; pass an eval_set"

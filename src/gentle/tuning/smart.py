@@ -66,7 +66,7 @@ def search(
 
     Args:
         model: An unfitted model, or the name of one.
-        X: Covariates, array or DataFrame of numbers, ``(n, d)``.
+        X: Covariates, array or DataFrame, ``(n, d)``; of any kind, as in ``fit``.
         y: Responses, ``(n,)``.
         sample_weight: Non-negative weights of the rows, ``(n,)``.
         space: What to vary; None is what the model declares, its ``search_space``.

@@ -1,0 +1,227 @@
+"""The default GENTLE: monotone maps on several parts of the data, trees beside them, one average.
+
+All of it works in coordinates of the response in which atoms have width (`gentle.responses`). The
+answer is an average of quantile functions, the Wasserstein barycentre on the line, whose weights
+minimise the CRPS of responses that its parts have not seen.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import ndtr
+from torch import Tensor
+
+from gentle.distribution import QuantileTable
+from gentle.models.forest import LeafShares
+from gentle.models.inputs import Inputs, View
+from gentle.nets import MonotoneNet
+from gentle.responses import ResponseEncoder
+
+Floats = NDArray[np.float64]
+
+_BLOCK = 64  # rows that go through the networks together, always: another height rounds otherwise
+_SPREADS = (1.0, 1.05, 1.1, 1.15, 1.2, 1.3)
+
+
+_GRID = np.concatenate(
+    [np.linspace(-5, -3.5, 7), np.linspace(-3.3, 3.3, 129), np.linspace(3.5, 5, 7)]
+)  # z of a standard normal, the networks' knots among them
+INNER = ndtr(_GRID)
+_LEVELS = np.concatenate([[0.0], INNER[1:-1], [1.0]])
+_MEDIAN = len(_GRID) // 2
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a network works with.
+
+    Attributes:
+        coordinate: Position of the response's coordinate.
+        views: What it sees of the columns.
+    """
+
+    coordinate: int
+    views: tuple[View, ...]
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """A fitted average of maps and trees.
+
+    Attributes:
+        net: Networks, those of one part of the data after those of another, a kind after a kind.
+        kinds: The kinds of network.
+        inputs: What the networks see of covariates.
+        coordinates: Of the response; the average is taken in the first.
+        forest: Trees in the first coordinate, or None.
+        weights: Of each kind's networks together, and of the trees, ``(n_kinds + 1,)``.
+        widening: Factor of the average's distances from its median.
+    """
+
+    net: MonotoneNet
+    kinds: list[Kind]
+    inputs: Inputs
+    coordinates: list[ResponseEncoder]
+    forest: LeafShares | None
+    weights: Floats
+    widening: float
+
+    def table(self, x: Floats) -> QuantileTable:
+        """Distributions at encoded covariates ``(n, d)``, in units of the response."""
+        members, trees = self.values(x)
+        parts = [*members.mean(axis=0), trees]
+        z = widened(averaged(parts, self.weights), self.widening)
+        return self.coordinates[0].table(_LEVELS, z)
+
+    def values(self, x: Floats) -> tuple[Floats, Floats | None]:
+        """Values z at levels: networks ``(n_folds, n_kinds, n, L)``, trees ``(n, L)``."""
+        values = evaluated(self.net, self.kinds, self.inputs, x)
+        values = values.reshape(-1, len(self.kinds), *values.shape[1:])
+        first = self.coordinates[0]
+        for number, kind in enumerate(self.kinds):
+            if kind.coordinate:
+                source = self.coordinates[kind.coordinate]
+                values[:, number] = translated(values[:, number], source, first)
+        return values, None if self.forest is None else self.forest.quantiles(x, INNER)
+
+    def spread(self, x: Floats) -> Floats:
+        """Root mean square Wasserstein-2 distance of the parts from their average, ``(n,)``."""
+        members, trees = self.values(x)
+        parts = [
+            (self.weights[kind] / len(members), z)
+            for fold in members
+            for kind, z in enumerate(fold)
+        ]
+        if trees is not None:
+            parts.append((self.weights[-1], trees))
+        u = (np.arange(200) + 0.5) / 200
+        share = np.array([weight for weight, _ in parts])[:, None, None]
+        values = np.stack([self.coordinates[0].table(_LEVELS, z).quantile(u) for _, z in parts])
+        centre = (share * values).sum(axis=0)
+        return np.sqrt((share * (values - centre) ** 2).sum(axis=0).mean(axis=1))
+
+
+def visible(kinds: list[Kind], n_members: int, inputs: Inputs) -> Tensor:
+    """Factors 0 or 1 by which each member sees the inputs, ``(K, 1, D)``."""
+    seen = torch.zeros(n_members, 1, len(inputs))
+    for member in range(n_members):
+        for view in kinds[member % len(kinds)].views:
+            seen[member, :, inputs.view(view)] = 1.0
+    return seen
+
+
+def best_average(
+    parts: Sequence[Floats | None], coordinate: ResponseEncoder, y: Floats, weight: Floats
+) -> tuple[Floats, float]:
+    """Weights and widening of smallest CRPS on unseen responses, from a grid.
+
+    Args:
+        parts: z of each part at the levels, ``(n, L)``; None for a part that is not there.
+        coordinate: To which z belong.
+        y: Responses, ``(n,)``.
+        weight: Their weights, ``(n,)``.
+
+    Returns:
+        Weights that sum to 1, one per part, and the factor.
+    """
+    there = [i for i, part in enumerate(parts) if part is not None]
+    step = 8 if len(there) < 3 else 6
+    score = _scorer(coordinate, y, weight)
+    choices = []
+    for split in itertools.product(range(step + 1), repeat=len(there)):
+        if sum(split) == step:
+            weights = np.zeros(len(parts))
+            weights[there] = np.array(split) / step
+            choices.append((score(averaged(parts, weights)), tuple(weights)))
+    weights = np.array(min(choices)[1])
+    z = averaged(parts, weights)
+    return weights, min((score(widened(z, factor)), factor) for factor in _SPREADS)[1]
+
+
+def _scorer(coordinate: ResponseEncoder, y: Floats, weight: Floats) -> Callable[[Floats], float]:
+    of_levels = quadrature(INNER)
+
+    def score(z: Floats) -> float:
+        gap = y[:, None] - coordinate.decode(z)
+        pinball = np.maximum(INNER * gap, (INNER - 1) * gap) @ of_levels
+        return float(weight @ pinball)
+
+    return score
+
+
+def averaged(parts: Sequence[Floats | None], weights: Floats) -> Floats:
+    """The weighted mean of quantile functions."""
+    terms = [weight * part for weight, part in zip(weights, parts) if weight > 0]
+    return np.sum(terms, axis=0)
+
+
+def widened(z: Floats, factor: float) -> Floats:
+    """Quantile functions whose distances from the median are multiplied."""
+    if factor == 1:
+        return z
+    middle = z[..., _MEDIAN : _MEDIAN + 1]
+    return middle + factor * (z - middle)
+
+
+@torch.no_grad()
+def evaluated(net: MonotoneNet, kinds: list[Kind], inputs: Inputs, x: Floats) -> Floats:
+    """Values z of all members at the levels, each in its own coordinate, ``(K, n, L)``.
+
+    Rows go in blocks of one size: matrix products of another height may round differently, and a
+    row's answer must not depend on its company.
+    """
+    device, n = net.knots.device, len(x)
+    knots = net.knots.cpu().numpy().astype(np.float64)
+    out = np.empty((net.n_members, n, len(_GRID)))
+    seen = visible(kinds, net.n_members, inputs).to(device)
+    block = torch.zeros(_BLOCK, len(inputs), device=device)
+    for first in range(0, n, _BLOCK):
+        rows = slice(first, min(first + _BLOCK, n))
+        part = torch.as_tensor(inputs.encode(x[rows]), dtype=torch.float32)
+        block[: len(part)] = part
+        values = net(block * seen)[:, : len(part)].cpu().numpy()
+        out[:, rows] = at_levels(values.astype(np.float64), knots)
+    return out
+
+
+def at_levels(values: Floats, knots: Floats) -> Floats:
+    """From the knots to the levels of the tables: straight in Φ⁻¹(u), beyond the knots too."""
+    right = np.clip(np.searchsorted(knots, _GRID), 1, len(knots) - 1)
+    t = (_GRID - knots[right - 1]) / (knots[right] - knots[right - 1])
+    inside = (t >= -1e-6) & (t <= 1 + 1e-6)
+    out = values[..., right - 1] + t * (values[..., right] - values[..., right - 1])
+    span = 10  # increments that give the slope beyond
+    for end, inner, beyond in (
+        (0, span, ~inside & (_GRID < 0)),
+        (-1, -1 - span, ~inside & (_GRID > 0)),
+    ):
+        slope = (values[..., end] - values[..., inner]) / (knots[end] - knots[inner])
+        out[..., beyond] = values[..., [end]] + slope[..., None] * (_GRID[beyond] - knots[end])
+    return out
+
+
+def translated(z: Floats, source: ResponseEncoder, target: ResponseEncoder) -> Floats:
+    """From one coordinate of a response to another one with the same atoms."""
+    y = np.unique(np.concatenate([source.y, target.y]))
+    here, there = (
+        np.column_stack(coordinate.interval(y)).ravel() for coordinate in (source, target)
+    )
+    keep = np.append(True, np.diff(here) > 0)
+    here, there = here[keep], there[keep]
+    out = np.interp(z, here, there)
+    for end, inner in ((0, here[0] + 0.5), (-1, here[-1] - 0.5)):
+        slope = (there[end] - np.interp(inner, here, there)) / (here[end] - inner)
+        beyond = z < here[0] if end == 0 else z > here[-1]
+        out = np.where(beyond, there[end] + slope * (z - here[end]), out)
+    return out
+
+
+def quadrature(levels: Floats) -> Floats:
+    """Lengths of the intervals nearest to each level: they sum to 1."""
+    return np.diff(np.concatenate([[0.0], (levels[1:] + levels[:-1]) / 2, [1.0]]))

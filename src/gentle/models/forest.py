@@ -1,0 +1,162 @@
+"""Trees beside the networks: leaves hold shares of the response's coordinate, not responses."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from gentle.distribution import row_search
+from gentle.models.nodes import Ints, Trees
+
+Floats = NDArray[np.float64]
+
+_MAX_ROWS_PER_TREE = 20_000
+_MAX_FEATURES = 0.5
+
+
+@dataclass(frozen=True)
+class LeafShares:
+    """A quantile regression forest on a coordinate that is cut into bins.
+
+    F(z | x) is the mean over trees of the weight that training rows at or below z have in the leaf
+    of x, uniform within a bin.
+
+    Attributes:
+        trees: The trees.
+        edges: Of the bins, increasing, ``(n_bins + 1,)``.
+        shares: Each node's weight on the bins, rows of leaves sum to 1; sparse,
+            ``(n_nodes, n_bins)``.
+    """
+
+    trees: Trees
+    edges: Floats
+    shares: Any
+
+    @classmethod
+    def grown(
+        cls,
+        x: Floats,
+        z: Floats,
+        weight: Floats,
+        edges: Floats,
+        *,
+        n_trees: int,
+        min_samples_leaf: int,
+        seed: int,
+        n_jobs: int = 1,
+    ) -> LeafShares:
+        """Grow trees by scikit-learn, each on a bootstrap sample; leaves hold all rows."""
+        from sklearn.ensemble import RandomForestRegressor
+
+        grown = RandomForestRegressor(
+            n_trees,
+            min_samples_leaf=min_samples_leaf,
+            max_features=_MAX_FEATURES,
+            max_samples=min(len(z), _MAX_ROWS_PER_TREE),
+            n_jobs=n_jobs,
+            random_state=seed,
+        ).fit(x, z, weight)
+        trees = Trees.joined(
+            (tree.feature, tree.threshold, tree.children_left, tree.children_right)
+            for tree in (estimator.tree_ for estimator in grown.estimators_)
+        )
+        leaves = grown.apply(x) + trees.root  # (n, n_trees)
+        n_bins = len(edges) - 1
+        bins = np.clip(np.searchsorted(edges, z, "right") - 1, 0, n_bins - 1)
+        total = np.zeros(len(trees.feature))
+        np.add.at(total, leaves.ravel(), np.repeat(weight, n_trees))
+        share = (weight[:, None] / total[leaves]).ravel()
+        where = (leaves.ravel(), np.repeat(bins, n_trees))
+        shares = sparse.csr_array((share, where), (len(trees.feature), n_bins))
+        shares.sum_duplicates()
+        return cls(trees, edges, shares)
+
+    @classmethod
+    def joined(cls, parts: list[LeafShares]) -> LeafShares:
+        """The trees of several forests on the same bins as one."""
+        trees, offset = [part.trees for part in parts], 0
+        moved = []
+        for one in trees:
+            moved.append((one.children + offset, one.root + offset))
+            offset += len(one.feature)
+        return cls(
+            Trees(
+                np.concatenate([one.feature for one in trees]),
+                np.concatenate([one.threshold for one in trees]),
+                np.concatenate([children for children, _ in moved]),
+                np.concatenate([root for _, root in moved]),
+            ),
+            parts[0].edges,
+            sparse.vstack([part.shares for part in parts], format="csr"),
+        )
+
+    def quantiles(self, x: Floats, levels: Floats) -> Floats:
+        """Values z at common levels strictly between 0 and 1, ``(n, d)`` to ``(n, L)``."""
+        out = np.empty((len(x), len(levels)))
+        for first in range(0, len(x), 2000):
+            rows = slice(first, first + 2000)
+            out[rows] = self._quantiles(x[rows], levels)
+        return out
+
+    def _quantiles(self, x: Floats, levels: Floats) -> Floats:
+        n, n_bins = len(x), len(self.edges) - 1
+        leaves = self.trees.apply(x.astype(np.float32))  # as scikit-learn sees covariates
+        start = np.arange(n + 1) * len(self.trees)
+        visits = sparse.csr_array(
+            (np.ones(leaves.size), leaves.ravel(), start), (n, self.shares.shape[0])
+        )
+        cdf = np.zeros((n, n_bins + 1))
+        np.cumsum((visits @ self.shares).toarray(), axis=1, out=cdf[:, 1:])
+        cdf /= cdf[:, -1:]
+        wanted = np.broadcast_to(levels, (n, len(levels)))
+        high = np.clip(row_search(cdf, wanted, "left"), 1, n_bins)
+        c0 = np.take_along_axis(cdf, high - 1, 1)
+        c1 = np.take_along_axis(cdf, high, 1)
+        t = np.divide(levels - c0, c1 - c0, out=np.ones_like(c0), where=c1 > c0)
+        width = self.edges[high] - self.edges[high - 1]
+        return self.edges[high - 1] + np.clip(t, 0, 1) * width
+
+    def arrays(self) -> dict[str, Any]:
+        """What `restored` needs."""
+        return asdict(self.trees) | {
+            "edges": self.edges,
+            "share": self.shares.data,
+            "share_of": self.shares.indices.astype(np.int64),
+            "share_start": self.shares.indptr.astype(np.int64),
+        }
+
+    @classmethod
+    def restored(cls, arrays: dict[str, Any], n_features: int) -> LeafShares:
+        """A forest from arrays that may hold anything: a ValueError unless it can answer."""
+        trees = Trees.restored(arrays, n_features)
+        edges, share = (np.asarray(arrays[name], np.float64) for name in ("edges", "share"))
+        of, start = arrays["share_of"], arrays["share_start"]
+        if not (
+            edges.ndim == 1
+            and len(edges) > 1
+            and np.all(np.diff(edges) > 0)
+            and np.all(np.isfinite(edges))
+        ):
+            raise ValueError("its bins are damaged: edges do not increase")
+        check_shares(trees, share, of, start, len(edges) - 1)
+        shares = sparse.csr_array((share, of, start), (len(trees.feature), len(edges) - 1))
+        return cls(trees, edges, shares)
+
+
+def check_shares(trees: Trees, share: Floats, of: Ints, start: Ints, n_columns: int) -> None:
+    """A ValueError unless these are the parts of a sparse array in which every leaf has weight."""
+    if not (
+        of.dtype.kind == start.dtype.kind == "i"
+        and start.shape == (len(trees.feature) + 1,)
+        and share.shape == of.shape == (start[-1],)
+        and start[0] == 0
+        and np.all(start[1:] >= start[:-1])
+        and np.all((start[1:] > start[:-1])[trees.feature < 0])  # no leaf is empty
+        and np.all((of >= 0) & (of < n_columns))
+        and np.all((share > 0) & (share < 2))
+    ):
+        raise ValueError("its leaves are damaged: they do not hold weighted responses")

@@ -1,0 +1,119 @@
+"""What the networks see of a table's columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+Floats = NDArray[np.float64]
+View = Literal["straight", "scores", "pieces"]
+
+_NEAR = 2.5  # standard deviations within which a value enters as it is
+_N_KNOTS = 100
+_MAX_PIECES, _MAX_PIECE_INPUTS = 8, 256
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Three views of each column: as it is, by scores of its ranks, by pieces of its range.
+
+    "straight" is the standardised value, far ones pulled in by a logarithm. "scores" are normal
+    scores of the value's rank, straight between knots; columns with two values become ±1. Of
+    "pieces" there are up to eight per column: each is 0 below an interval between quantiles, 1
+    above it, and straight in between (a piecewise-linear encoding, half its usual size). Scores and
+    pieces stay beyond the training range as they are at its ends.
+
+    Attributes:
+        knots: Values of each column, nondecreasing, ``(d, m)``.
+        scores: The scores there, ``(d, m)``.
+        column: The column of each piece, ``(p,)``.
+        start: Where the piece begins, ``(p,)``.
+        length: Its length, ``(p,)``.
+    """
+
+    knots: Floats
+    scores: Floats
+    column: NDArray[np.int64]
+    start: Floats
+    length: Floats
+
+    @classmethod
+    def of(cls, x: Floats, weight: Floats) -> Inputs:
+        """From weighted rows ``(n, d)``."""
+        d = x.shape[1]
+        knots, scores = np.empty((d, _N_KNOTS)), np.empty((d, _N_KNOTS))
+        summaries = []
+        for j, column in enumerate(x.T):
+            values, inverse = np.unique(column, return_inverse=True)
+            share = np.bincount(inverse.ravel(), weight) / weight.sum()
+            after = np.cumsum(share)
+            if len(values) <= 2:
+                own = np.linspace(-1, 1, len(values)) if len(values) == 2 else np.zeros(1)
+            else:
+                own = ndtri(np.clip(after - share / 2, 1e-4, 1 - 1e-4))
+            if len(values) > _N_KNOTS:
+                levels = (np.arange(_N_KNOTS) + 0.5) / _N_KNOTS
+                pick = np.searchsorted(after, levels).clip(0, len(values) - 1)
+                pick[0], pick[-1] = 0, len(values) - 1
+            else:
+                pick = np.minimum(np.arange(_N_KNOTS), len(values) - 1)
+            knots[j], scores[j] = values[pick], own[pick]
+            if len(values) > 4:
+                summaries.append((j, values, after))
+        n_pieces = min(_MAX_PIECES, _MAX_PIECE_INPUTS // max(1, len(summaries)))
+        column, start, length = [], [], []
+        for j, values, after in summaries if n_pieces >= 2 else ():
+            pick = np.searchsorted(after, np.linspace(0, 1, n_pieces + 1)).clip(0, len(values) - 1)
+            ends = np.unique(values[pick])
+            column += [j] * (len(ends) - 1)
+            start += list(ends[:-1])
+            length += list(np.diff(ends))
+        return cls(knots, scores, np.array(column, np.int64), np.array(start), np.array(length))
+
+    def __len__(self) -> int:
+        return 2 * len(self.knots) + len(self.column)
+
+    def view(self, name: View) -> slice:
+        """Where among the inputs a view stands."""
+        d = len(self.knots)
+        return {"straight": slice(0, d), "scores": slice(d, 2 * d), "pieces": slice(2 * d, None)}[
+            name
+        ]
+
+    def encode(self, x: Floats) -> Floats:
+        """``(n, d)`` to ``(n, 2d + p)``, one view after the other."""
+        out = np.empty((len(x), len(self)))
+        far = np.maximum(np.abs(x) - _NEAR, 0.0)
+        out[:, self.view("straight")] = np.sign(x) * (np.minimum(np.abs(x), _NEAR) + np.log1p(far))
+        scores = out[:, self.view("scores")]
+        for j in range(x.shape[1]):
+            scores[:, j] = np.interp(x[:, j], self.knots[j], self.scores[j])
+        pieces = (x[:, self.column] - self.start) / self.length if len(self.column) else 0
+        out[:, self.view("pieces")] = 0.5 * np.clip(pieces, 0, 1)
+        return out
+
+    def arrays(self) -> dict[str, Any]:
+        """What `restored` needs."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @classmethod
+    def restored(cls, arrays: dict[str, Any], n_columns: int) -> Inputs:
+        """From arrays that may hold anything: a ValueError unless they can work."""
+        found = cls(**{field.name: arrays[field.name] for field in fields(cls)})
+        if not (
+            found.knots.shape == found.scores.shape == (n_columns, _N_KNOTS)
+            and np.all(np.diff(found.knots) >= 0)
+            and np.all(np.isfinite(found.scores))
+            and found.column.dtype.kind == "i"
+            and found.column.shape == found.start.shape == found.length.shape
+            and found.column.ndim == 1
+            and np.all((found.column >= 0) & (found.column < n_columns))
+            and np.all(np.isfinite(found.start))
+            and np.all(found.length > 0)
+        ):
+            raise ValueError("its inputs are damaged: knots do not increase")
+        return found

@@ -1,0 +1,147 @@
+"""From what users pass to `fit` to the distinct, weighted rows that models learn from."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gentle.columns import Columns
+from gentle.covariates import CovariateEncoder
+from gentle.data import Grouped, Standardiser, merged_rows
+from gentle.distribution import QuantileTable
+from gentle.models import checks
+
+Floats = NDArray[np.float64]
+EvalSet = tuple[Any, ArrayLike] | tuple[Any, ArrayLike, ArrayLike]
+
+_N_ATOMS = 3
+_ATOM_SHARE = 0.01  # smaller ones are not worth a word
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of positive weight.
+
+    Attributes:
+        table: Their covariates.
+        y: Their responses, ``(n,)``.
+        weight: Their weights, ``(n,)``.
+        at: Where they stand in the user's table, ``(n,)``.
+        n_given: Number of rows of that table.
+    """
+
+    table: Columns
+    y: Floats
+    weight: Floats
+    at: NDArray[np.int64]
+    n_given: int
+
+    @classmethod
+    def of(cls, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, model: str) -> Rows:
+        """What a user passes, checked."""
+        table = checks.covariates(X, model)
+        target, weight = checks.responses(y, sample_weight, len(table), model)
+        at = np.flatnonzero(weight > 0)
+        return cls(table.take(at), target[at], weight[at], at, len(table))
+
+    @classmethod
+    def of_eval(cls, eval_set: EvalSet, like: Columns, model: str) -> Rows:
+        """The rows of an ``eval_set``, whose columns must be those of the training table."""
+        if not isinstance(eval_set, (tuple, list)) or len(eval_set) not in (2, 3):
+            raise ValueError("eval_set must be a pair (X, y) or a triple (X, y, sample_weight)")
+        weight = eval_set[2] if len(eval_set) == 3 else None
+        rows = cls.of(eval_set[0], eval_set[1], weight, f"{model} (eval_set)")
+        checks.same_columns(rows.table, len(like.columns), like.names, f"{model} (eval_set)")
+        return rows
+
+    def merged(self) -> Rows:
+        """Identical rows made one, in the order of first appearance; weights of mean 1."""
+        first, weight = merged_rows(self.table.keys(), self.y, self.weight)
+        return Rows(self.table.take(first), self.y[first], weight, self.at[first], self.n_given)
+
+    def grouped(self, of_x: CovariateEncoder, of_y: Standardiser) -> Grouped:
+        """The rows in encoded units, merged where that makes them identical, by covariate."""
+        x, y = of_x.encode(self.table), of_y.encode(self.y)
+        first, weight = merged_rows(x, y, self.weight)
+        return Grouped.of(x[first], y[first], weight)
+
+
+@dataclass(frozen=True)
+class TrainingFacts:
+    """What a model has learned from, in numbers.
+
+    Attributes:
+        n_rows: Rows given.
+        n_used: Rows of positive weight.
+        n_distinct: Those that differ.
+        n_covariates: Different covariates, as encoded.
+        n_effective: Kish's effective number of rows, (Σw)² / Σw².
+        low: The smallest response.
+        high: The largest response.
+        atoms: The most frequent responses, if any is frequent, with their shares.
+    """
+
+    n_rows: int
+    n_used: int
+    n_distinct: int
+    n_covariates: int
+    n_effective: float
+    low: float
+    high: float
+    atoms: tuple[tuple[float, float], ...]
+
+    @classmethod
+    def of(cls, given: Rows, merged: Rows, n_covariates: int) -> TrainingFacts:
+        """The facts of a fit."""
+        values, inverse = np.unique(merged.y, return_inverse=True)
+        n_times = np.bincount(np.searchsorted(values, given.y), minlength=len(values))
+        share = np.bincount(inverse.ravel(), merged.weight) / merged.weight.sum()
+        often = np.argsort(-share, kind="stable")[:_N_ATOMS]
+        atoms = [i for i in often if share[i] >= _ATOM_SHARE and n_times[i] > 1]
+        w = given.weight / given.weight.max()
+        return cls(
+            given.n_given,
+            len(given.y),
+            len(merged.y),
+            n_covariates,
+            float(w.sum() ** 2 / (w**2).sum()),
+            float(merged.y.min()),
+            float(merged.y.max()),
+            tuple((float(values[i]), float(share[i])) for i in atoms),
+        )
+
+    def state(self) -> dict[str, Any]:
+        """What fits into JSON."""
+        return asdict(self)
+
+    @classmethod
+    def restored(cls, facts: Any) -> TrainingFacts:
+        """The facts from what may be anything: a ValueError unless `state` could have given it."""
+        try:
+            found = cls(**facts | {"atoms": tuple((v, p) for v, p in facts["atoms"])})
+        except (TypeError, KeyError, ValueError) as error:
+            raise ValueError(f"its training facts are damaged ({error})") from None
+        counts = [found.n_rows, found.n_used, found.n_distinct, found.n_covariates]
+        floats = [found.n_effective, found.low, found.high, *(v for a in found.atoms for v in a)]
+        if not (
+            all(type(count) is int and count > 0 for count in counts)
+            and all(type(value) is float and np.isfinite(value) for value in floats)
+        ):
+            raise ValueError("its training facts are damaged")
+        return found
+
+
+def distribution_of(y: Floats, weight: Floats) -> QuantileTable:
+    """The distribution of weighted responses, equal ones merged."""
+    values, inverse = np.unique(y, return_inverse=True)
+    return QuantileTable.of_sample(values, np.bincount(inverse.ravel(), weight))
+
+
+def name_of(y: Any) -> str | None:
+    """The name of a Series, or of the only column of a frame."""
+    columns = getattr(y, "columns", None)
+    name = columns[0] if columns is not None and len(columns) == 1 else getattr(y, "name", None)
+    return name if isinstance(name, str) else None

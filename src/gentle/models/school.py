@@ -1,0 +1,319 @@
+"""How the default GENTLE learns: several parts of the data, several kinds of map, and trees."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import ndtr
+from torch import Tensor
+
+from gentle.data import Grouped
+from gentle.models.ensemble import (
+    INNER,
+    Ensemble,
+    Kind,
+    best_average,
+    evaluated,
+    quadrature,
+    translated,
+    visible,
+)
+from gentle.models.forest import LeafShares
+from gentle.models.inputs import Inputs
+from gentle.models.neural import chosen_device
+from gentle.nets import MonotoneNet
+from gentle.responses import ResponseEncoder
+from gentle.training import train as run_epochs
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_FIRST_CYCLE = 100  # steps; every further cycle of the learning rate is twice as long
+_WEIGHT_AVERAGE = 0.99
+_MAX_SCORED = 4000  # held-out rows that decide about the weights of the average
+_MIN_LEAF = (4, 12)  # rows in a leaf, by turns
+_N_BINS = 400
+_ATOMS_FORBID_LINEAR = 0.1  # share of atoms above which only ranks are used
+
+
+def learn(
+    model: Any, train: Grouped, validation: Grouped | None, rng: np.random.Generator
+) -> tuple[Ensemble, list[dict[str, float]]]:
+    """Fit the default GENTLE.
+
+    Args:
+        model: Holds the settings.
+        train: Encoded covariates with responses in their own units.
+        validation: Rows that decide when to stop and how to average; without them, each part holds
+            out some covariates of its own.
+        rng: Source of all randomness.
+
+    Returns:
+        The ensemble and the history of its networks' training.
+    """
+    rows = Rows.of(train)
+    coordinates = _coordinates(model, rows)
+    inputs = Inputs.of(rows.x, rows.weight)
+    kinds = [Kind(0, ("scores",)), Kind(len(coordinates) - 1, ("straight",))]
+    kinds += [Kind(0, ("scores", "pieces"))] if len(inputs.column) else []
+    folds = _folds(train, validation, rng)
+    school = School(model, rows, coordinates, folds, inputs, kinds, rng)
+    history = school.train()
+    forests = _grown(model, rows, coordinates[0], folds, rng)
+    parts = [school.parts(fold, forests) for fold in range(len(folds))]
+    unseen = [fold.unseen for fold in folds]
+    if validation is not None:  # all folds have the same rows: the mean of their answers counts
+        parts, unseen = [_mean_parts(parts)], unseen[:1]
+    columns = [None if part[0] is None else np.concatenate(part) for part in zip(*parts)]
+    y, weight = (np.concatenate(c) for c in zip(*((rows.y, rows.weight) for rows in unseen)))
+    weights, widening = best_average(columns, coordinates[0], y, weight)
+    forest = LeafShares.joined(forests) if forests and weights[-1] > 0 else None
+    return (
+        Ensemble(school.net.eval(), kinds, inputs, coordinates, forest, weights, widening),
+        history,
+    )
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Responses with their covariates: x ``(N, d)``, y and weight ``(N,)``, mean weight 1."""
+
+    x: Floats
+    y: Floats
+    weight: Floats
+
+    @classmethod
+    def of(cls, table: Grouped) -> Rows:
+        """The rows of grouped data."""
+        return cls(table.x[table.group], table.y, table.weight / table.weight.mean())
+
+    def take(self, rows: Ints) -> Rows:
+        """Some of them."""
+        return Rows(self.x[rows], self.y[rows], self.weight[rows])
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Rows to learn from, as positions among all, and rows that are kept from sight."""
+
+    seen: Ints
+    unseen: Rows
+
+
+def _coordinates(model: Any, rows: Rows) -> list[ResponseEncoder]:
+    options = {"tails": model.tails, "bounds": model.bounds, "atoms": model.atoms}
+    ranks = ResponseEncoder.of(rows.y, rows.weight, scale="ranks", **options)
+    at_atoms = np.isin(rows.y, ranks.plateaus[:, 2])
+    if rows.weight[at_atoms].sum() > _ATOMS_FORBID_LINEAR * rows.weight.sum():
+        return [ranks]
+    return [ranks, ResponseEncoder.of(rows.y, rows.weight, scale="linear", **options)]
+
+
+def _folds(train: Grouped, validation: Grouped | None, rng: np.random.Generator) -> list[Fold]:
+    """Covariates are dealt out with all their responses."""
+    n, rows = len(train), Rows.of(train)
+    n_folds = 6 if n <= 1000 else 4 if n <= 5000 else 2
+    if validation is not None or n < 2 * n_folds:
+        unseen = rows if validation is None else Rows.of(validation)
+        if len(unseen.y) > _MAX_SCORED:
+            unseen = unseen.take(rng.choice(len(unseen.y), _MAX_SCORED, replace=False))
+        return [Fold(np.arange(len(rows.y)), unseen)] * n_folds
+    size = max(1, min(n // 8, round(0.05 * n) + 250, 2500))
+    order, group, folds = rng.permutation(n), train.group, []
+    for fold in range(n_folds):
+        held_out = np.zeros(n, bool)
+        held_out[order[fold * size : (fold + 1) * size]] = True
+        unseen = np.flatnonzero(held_out[group])
+        if len(unseen) > 2 * _MAX_SCORED:
+            unseen = rng.choice(unseen, 2 * _MAX_SCORED, replace=False)
+        folds.append(Fold(np.flatnonzero(~held_out[group]), rows.take(unseen)))
+    return folds
+
+
+class School:
+    """All networks in training together, each on the rows and in the coordinate of its own."""
+
+    def __init__(
+        self,
+        model: Any,
+        rows: Rows,
+        coordinates: list[ResponseEncoder],
+        folds: list[Fold],
+        inputs: Inputs,
+        kinds: list[Kind],
+        rng: np.random.Generator,
+    ) -> None:
+        self.model, self.coordinates, self.inputs, self.kinds = model, coordinates, inputs, kinds
+        self.folds, self.rng, self.device = folds, rng, chosen_device(model.device)
+        self.members = list(itertools.product(range(len(folds)), kinds))  # fold and kind of each
+        weights_seed, draws_seed = (int(seed) for seed in rng.integers(2**63, size=2))
+        source = torch.Generator().manual_seed(weights_seed)
+        self.draws = torch.Generator(self.device).manual_seed(draws_seed)
+        size = (len(self.members), len(inputs), model.hidden_widths)
+        self.net = MonotoneNet(*size, generator=source).to(self.device)
+        self.average = MonotoneNet(*size, generator=source).to(self.device)  # of recent weights
+        self.average.load_state_dict(self.net.state_dict())
+        self.best = {name: weight.clone() for name, weight in self.net.state_dict().items()}
+        self.best_score = np.full(len(self.members), np.inf)
+        self.seen = visible(kinds, len(self.members), inputs).to(self.device)
+        self.level = self._tensor(ndtr(self.net.knots.cpu().numpy()))
+        self.level_weight = self._tensor(quadrature(self.level.cpu().numpy()))
+        longest = max(len(fold.seen) for fold in folds)
+        orders = [np.resize(rng.permutation(folds[fold].seen), longest) for fold, _ in self.members]
+        self.order = torch.as_tensor(np.stack(orders), device=self.device)
+        self.x, self.weight = self._tensor(inputs.encode(rows.x)), self._tensor(rows.weight)
+        intervals = [coordinates[kind.coordinate].interval(rows.y) for _, kind in self.members]
+        self.low = torch.stack([self._tensor(low) for low, _ in intervals])  # (K, N)
+        self.width = torch.stack([self._tensor(high - low) for low, high in intervals])
+        self._prepare_validation()
+        self.batch_size = model.batch_size or min(max(32, longest // 64), 1024)
+        self.steps_per_epoch = math.ceil(longest / self.batch_size)
+        self.cycles = _cycles(self.steps_per_epoch, model.n_steps)
+        self.optimizer = torch.optim.Adam(self.net.parameters(), lr=model.lr_generator, fused=True)
+        self.step_number, self.epoch, self.score_before = 0, 0, np.inf
+
+    def _prepare_validation(self) -> None:
+        most = max(len(fold.unseen.y) for fold in self.folds)
+        x, z, weight = [], [], []
+        for number, kind in self.members:
+            rows = self.folds[number].unseen
+            low, high = self.coordinates[kind.coordinate].interval(rows.y)
+            pick = np.resize(np.arange(len(rows.y)), most)
+            x.append(self.inputs.encode(rows.x)[pick])
+            z.append((low + (high - low) * self.rng.random(len(low)))[pick])
+            weight.append(np.where(np.arange(most) < len(rows.y), rows.weight[pick], 0.0))
+        self.unseen_x = self._tensor(np.stack(x)) * self.seen
+        self.unseen_z, self.unseen_weight = (
+            self._tensor(np.stack(z)),
+            self._tensor(np.stack(weight)),
+        )
+
+    def train(self) -> list[dict[str, float]]:
+        """Until the last cycle of the learning rate has brought nothing."""
+        history = run_epochs(
+            self.step,
+            n_items=self.order.shape[1],
+            batch_size=self.batch_size,
+            n_epochs=sum(self.cycles),
+            rng=self.rng,
+            modules=[self.net],
+            validate=self.validate,
+            finished=self.finished,
+            label="GENTLE",
+            verbose=self.model.verbose,
+        )
+        self.net.load_state_dict(self.best)
+        return history
+
+    def step(self, positions: NDArray[np.int64]) -> dict[str, float]:
+        """One step of all members on a batch of their own rows."""
+        rows = self.order[:, torch.as_tensor(positions, device=self.device)]  # (K, B)
+        jitter = torch.rand(rows.shape, generator=self.draws, device=self.device)
+        z = self.low.gather(1, rows) + self.width.gather(1, rows) * jitter
+        loss = self.losses(self.net(self.x[rows] * self.seen), z, self.weight[rows])
+        self.optimizer.param_groups[0]["lr"] = self.model.lr_generator * self._rate()
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.sum().backward()
+        self.optimizer.step()
+        self.step_number += 1
+        keep = min(_WEIGHT_AVERAGE, (1 + self.step_number) / (10 + self.step_number))
+        with torch.no_grad():
+            for mean, weight in zip(self.average.parameters(), self.net.parameters()):
+                mean.lerp_(weight, 1 - keep)
+        return {"loss": float(loss.detach().mean())}
+
+    def losses(self, values: Tensor, z: Tensor, weight: Tensor) -> Tensor:
+        """CRPS of each member, ``(K,)``: twice the pinball loss over all levels."""
+        gap = z.unsqueeze(-1) - values  # (K, B, M + 1)
+        pinball = torch.maximum(self.level * gap, (self.level - 1) * gap) @ self.level_weight
+        return 2 * (pinball * weight).sum(1) / weight.sum(1)
+
+    def _rate(self) -> float:
+        """Cosine cycles, each twice as long as the one before, after a warm-up."""
+        ends = np.cumsum(self.cycles) * self.steps_per_epoch
+        cycle = min(int(np.searchsorted(ends, self.step_number, "right")), len(ends) - 1)
+        length = self.cycles[cycle] * self.steps_per_epoch
+        done = (self.step_number - (ends[cycle] - length)) / length
+        warm = min(1.0, (self.step_number + 1) / 50)
+        return warm * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done)))
+
+    @torch.no_grad()
+    def validate(self) -> float:
+        """Score the averaged weights on unseen rows, and keep each member's best."""
+        self.epoch += 1
+        values = self.average(self.unseen_x)
+        scores = self.losses(values, self.unseen_z, self.unseen_weight).cpu().numpy()
+        better = scores < self.best_score
+        which = torch.as_tensor(np.flatnonzero(better), device=self.device)
+        for name, weight in self.average.state_dict().items():
+            self.best[name][which] = weight[which]
+        self.best_score = np.where(better, scores, self.best_score)
+        return float(scores.mean())
+
+    def finished(self) -> bool:
+        """At the end of a cycle: whether it has brought nothing."""
+        if self.epoch not in np.cumsum(self.cycles):
+            return False
+        nothing = bool(self.best_score.mean() > 0.9998 * self.score_before)
+        self.score_before = float(self.best_score.mean())
+        return nothing
+
+    def parts(self, fold: int, forests: list[LeafShares]) -> list[Floats | None]:
+        """Each kind's z at a fold's unseen covariates, and the trees', ``(n, L)`` each."""
+        x, n_kinds, first = self.folds[fold].unseen.x, len(self.kinds), self.coordinates[0]
+        values = evaluated(self.net, self.kinds, self.inputs, x)[fold * n_kinds :][:n_kinds]
+        parts: list[Floats | None] = [
+            translated(z, self.coordinates[kind.coordinate], first) if kind.coordinate else z
+            for z, kind in zip(values, self.kinds)
+        ]
+        return [*parts, forests[fold].quantiles(x, INNER) if forests else None]
+
+    def _tensor(self, array: Floats) -> Tensor:
+        return torch.as_tensor(array, dtype=torch.float32, device=self.device)
+
+
+def _mean_parts(parts: list[list[Floats | None]]) -> list[Floats | None]:
+    return [None if part[0] is None else np.mean(part, axis=0) for part in zip(*parts)]
+
+
+def _cycles(steps_per_epoch: int, n_steps: int) -> list[int]:
+    """Lengths in epochs, each twice the one before, as many as the budget of steps holds."""
+    budget = max(3, round(n_steps / steps_per_epoch))
+    cycles = [max(1, round(_FIRST_CYCLE / steps_per_epoch))]
+    while sum(cycles) + 2 * cycles[-1] <= budget:
+        cycles.append(2 * cycles[-1])
+    return cycles
+
+
+def _grown(
+    model: Any, rows: Rows, coordinate: ResponseEncoder, folds: list[Fold], rng: np.random.Generator
+) -> list[LeafShares]:
+    """Trees of each fold, grown on the rows that it sees."""
+    if not model.n_trees:
+        return []
+    low, high = coordinate.interval(rows.y)
+    z = (low + high) / 2
+    ends = coordinate.plateaus[:, :2].ravel()
+    even = np.quantile(z, np.linspace(0, 1, _N_BINS + 1))
+    edges = np.unique(np.concatenate([even, ends]))
+    edges = edges[np.append(True, np.diff(edges) > 1e-12)]
+    per_fold = math.ceil(model.n_trees / len(folds))
+    return [
+        LeafShares.grown(
+            rows.x[fold.seen],
+            z[fold.seen],
+            rows.weight[fold.seen],
+            edges,
+            n_trees=per_fold,
+            min_samples_leaf=_MIN_LEAF[number % 2],
+            seed=int(rng.integers(2**31)),
+            n_jobs=torch.get_num_threads(),
+        )
+        for number, fold in enumerate(folds)
+    ]

@@ -1,0 +1,264 @@
+"""Responses as they really are: atoms with width, bounds, skewed and heavy tails."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from gentle.distribution import QuantileTable
+
+Floats = NDArray[np.float64]
+Bounds = tuple[float | None, float | None]
+Tails = Literal["observed", "extrapolate"]
+Scale = Literal["ranks", "linear"]
+
+_MIN_ATOM_SHARE, _MIN_ATOM_ROWS = 0.005, 5
+_MAX_ATOMS, _MAX_KNOTS = 500, 500
+_MOSTLY = 0.9  # of the weight in atoms: then every value is one
+_LINEAR_PART = 0.2  # of the coordinate "ranks"
+_ATOM_WIDTH = 3.0  # of an atom of all the weight, in the coordinate "linear"
+_TAIL = 0.5  # standard deviations of the coordinate from which the tails' slope is taken
+_NEAR = 1e-9  # smallest distance of knots
+
+
+@dataclass(frozen=True)
+class ResponseEncoder:
+    r"""A coordinate z for responses y, in which atoms have width and a network can work.
+
+    The map from z to y is nondecreasing and straight between knots. An atom, a value that many
+    responses share, is a plateau: all z between two knots of one y. So a continuous quantile
+    function in z becomes one in y that has the atom, exactly and with the probability that it
+    spends on the plateau. A response at an atom is encoded as a random point of its plateau.
+
+    Between atoms, "ranks" gives z mostly by normal scores of the ranks, which tames skewed and
+    heavy-tailed responses; "linear" is the standardised response. Beyond the outermost knots,
+    ``tails="observed"`` stays at the smallest or largest training response. "extrapolate" goes on
+    with the slope of the outermost half standard deviation; towards a bound it bends so that the
+    bound is never reached, and beyond an atom that is the smallest or largest response (zero, a
+    top-code) there is nothing.
+
+    Attributes:
+        z: Knots, increasing, ``(m,)``.
+        y: Responses there, nondecreasing, ``(m,)``.
+        slopes: dy/dz below the first and above the last knot, ``(2,)``.
+        bounds: Values that are never passed, ±inf for none, ``(2,)``.
+    """
+
+    z: Floats
+    y: Floats
+    slopes: Floats
+    bounds: Floats
+
+    @classmethod
+    def of(
+        cls,
+        y: Floats,
+        weight: Floats,
+        *,
+        scale: Scale = "ranks",
+        tails: Tails = "extrapolate",
+        bounds: Bounds | Literal["auto"] = "auto",
+        atoms: bool = True,
+    ) -> ResponseEncoder:
+        """The coordinate of weighted training responses.
+
+        Args:
+            y: Responses, ``(N,)``, not all equal.
+            weight: Their weights, ``(N,)``; only relative ones matter.
+            scale: "ranks" or "linear".
+            tails: "observed" or "extrapolate".
+            bounds: Smallest and largest possible response, None for none; "auto" takes 0 where no
+                response is negative (or none positive).
+            atoms: Look for atoms.
+        """
+        values, inverse = np.unique(y, return_inverse=True)
+        share = np.bincount(inverse.ravel(), weight) / weight.sum()
+        n_rows = np.bincount(inverse.ravel())
+        is_atom = find_atoms(values, share, n_rows) if atoms else np.zeros(len(values), bool)
+        low, high = _limits(values, bounds)
+        after = np.cumsum(share)
+        # Strictly inside (0, 1), as if one more response were spread over the whole line.
+        n = weight.sum() ** 2 / (weight**2).sum()
+        after = np.minimum(after, 1.0) * (n / (n + 1)) + 0.5 / (n + 1)
+        before = np.concatenate([[0.5 / (n + 1)], after[:-1]])
+        mean = share @ values
+        straight = (values - mean) / np.sqrt(share @ (values - mean) ** 2)
+        if scale == "linear":
+            width = np.where(is_atom, _ATOM_WIDTH * share, 0.0)
+            left = straight + np.cumsum(width) - width
+            right = left + width
+        else:
+            left = _LINEAR_PART * straight + (1 - _LINEAR_PART) * ndtri(before)
+            right = _LINEAR_PART * straight + (1 - _LINEAR_PART) * ndtri(after)
+            middle = (left + right) / 2
+            left, right = np.where(is_atom, left, middle), np.where(is_atom, right, middle)
+        chosen = _knots(is_atom, after, linear=scale == "linear")
+        z = np.column_stack([left, right])[chosen]
+        y_knots = np.repeat(values[chosen], 2)
+        once = np.column_stack([np.ones(len(chosen), bool), is_atom[chosen]]).ravel()
+        z, y_knots = z.ravel()[once], y_knots[once]
+        z = np.maximum.accumulate(z) + _NEAR * np.arange(len(z))
+        slopes = np.zeros(2) if tails == "observed" else _slopes(z, y_knots)
+        return cls(z, y_knots, slopes, np.array([low, high]))
+
+    def interval(self, y: Floats) -> tuple[Floats, Floats]:
+        """The z that belong to responses: their first and last, equal but for atoms."""
+        first = np.searchsorted(self.y, y, "left")
+        last = np.searchsorted(self.y, y, "right") - 1
+        on_knot = last >= first
+        i = np.clip(first, 1, len(self.z) - 1)  # responses beyond all knots go on straight
+        run = self.y[i] - self.y[i - 1]
+        t = np.divide(y - self.y[i - 1], run, out=np.zeros_like(run), where=run > 0)
+        between = self.z[i - 1] + t * (self.z[i] - self.z[i - 1])
+        between = np.where(
+            first == 0, self.z[0], np.where(first == len(self.z), self.z[-1], between)
+        )
+        top = len(self.z) - 1
+        return (
+            np.where(on_knot, self.z[np.minimum(first, top)], between),
+            np.where(on_knot, self.z[np.clip(last, 0, top)], between),
+        )
+
+    def decode(self, z: Floats) -> Floats:
+        """Responses at points of the coordinate; nondecreasing."""
+        y = np.interp(z, self.z, self.y)
+        below = _beyond(self.z[0] - z, self.y[0] - self.bounds[0], self.slopes[0])
+        above = _beyond(z - self.z[-1], self.bounds[1] - self.y[-1], self.slopes[1])
+        return y - below + above
+
+    @property
+    def plateaus(self) -> Floats:
+        """First z, last z and y of each atom, ``(n_atoms, 3)``."""
+        at = np.flatnonzero(np.diff(self.y) == 0)
+        return np.column_stack([self.z[at], self.z[at + 1], self.y[at]])
+
+    def table(self, levels: Floats, z: Floats) -> QuantileTable:
+        """Distributions of y whose quantile functions in z are straight between levels.
+
+        Where a row's quantile function enters and leaves a plateau it gets further knots, so atoms
+        have exactly their values and probabilities.
+
+        Args:
+            levels: From 0 to 1, ``(L,)``.
+            z: Nondecreasing along a row, ``(n, L)``.
+        """
+        plateaus = self.plateaus
+        y = self.decode(z)
+        if not len(plateaus):
+            return QuantileTable(levels, np.maximum.accumulate(y, axis=1))
+        in_z = QuantileTable(levels, z)
+        ends = plateaus[:, :2].ravel()
+        crossing = in_z.cdf(np.broadcast_to(ends, (len(z), len(ends))))
+        crossing = np.maximum.accumulate(crossing, axis=1)
+        atoms = np.clip(np.repeat(plateaus[:, 2], 2), y[:, :1], y[:, -1:])
+        all_levels = np.concatenate([np.broadcast_to(levels, z.shape), crossing], axis=1)
+        all_values = np.concatenate([y, atoms], axis=1)
+        # Both parts increase together, so that sorting each by itself keeps the pairs.
+        order = np.lexsort((all_values, all_levels), axis=1)
+        return QuantileTable(
+            np.take_along_axis(all_levels, order, 1),
+            np.maximum.accumulate(np.take_along_axis(all_values, order, 1), axis=1),
+        )
+
+    def arrays(self) -> dict[str, Floats]:
+        """What `restored` needs."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @classmethod
+    def restored(cls, arrays: dict[str, Any]) -> ResponseEncoder:
+        """An encoder from arrays that may hold anything: a ValueError unless it can work."""
+        z, y, slopes, bounds = (np.asarray(arrays[field.name], np.float64) for field in fields(cls))
+        if not (
+            z.ndim == 1
+            and z.shape == y.shape
+            and len(z) > 1
+            and slopes.shape == bounds.shape == (2,)
+            and np.all(np.isfinite(z))
+            and np.all(np.isfinite(y))
+            and np.all(np.isfinite(slopes))
+            and np.all(np.diff(z) > 0)
+            and np.all(np.diff(y) >= 0)
+            and np.all(slopes >= 0)
+            and bounds[0] <= y[0]
+            and y[-1] <= bounds[1]
+        ):
+            raise ValueError("its response encoder is damaged: knots do not increase")
+        return cls(z, y, slopes, bounds)
+
+
+def find_atoms(values: Floats, share: Floats, n_rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which distinct responses are atoms of the distribution, rather than chance or rounding.
+
+    A value is an atom if at least 5 rows and half a percent of the weight share it. If atoms hold
+    nine tenths of the weight, or all responses are whole numbers and a third of the rows are ties,
+    the response is discrete and every value is an atom (up to 500 values).
+
+    Args:
+        values: Distinct responses, increasing, ``(m,)``.
+        share: Their shares of the weight, ``(m,)``.
+        n_rows: How many rows have them, ``(m,)``.
+    """
+    atom = (share >= _MIN_ATOM_SHARE) & (n_rows >= _MIN_ATOM_ROWS)
+    n = n_rows.sum()
+    whole = bool(np.all(values == np.round(values)))
+    discrete = share[atom].sum() >= _MOSTLY or (whole and len(values) <= 2 / 3 * n)
+    if discrete and 1 < len(values) <= _MAX_ATOMS:
+        return np.ones(len(values), bool)
+    return atom
+
+
+def _limits(values: Floats, bounds: Bounds | Literal["auto"]) -> tuple[float, float]:
+    if bounds == "auto":
+        low = 0.0 if values[0] >= 0 else -np.inf
+        high = 0.0 if values[-1] <= 0 else np.inf
+        return low, high
+    low, high = bounds
+    low, high = -np.inf if low is None else float(low), np.inf if high is None else float(high)
+    if not low < high:
+        raise ValueError(f"bounds must be (lower, upper) with lower < upper, got {bounds!r}")
+    if values[0] < low or values[-1] > high:
+        raise ValueError(
+            f"responses lie between {values[0]:g} and {values[-1]:g}, outside of the declared "
+            f"bounds {bounds!r}. Correct the bounds or the responses."
+        )
+    return low, high
+
+
+def _knots(is_atom: NDArray[np.bool_], after: Floats, linear: bool) -> NDArray[np.int64]:
+    """Atoms with their neighbours, the ends, and (for ranks) values evenly in probability."""
+    ends = np.array([0, len(after) - 1])
+    if linear:
+        chosen = np.concatenate([ends, np.flatnonzero(is_atom)])
+    elif len(after) <= _MAX_KNOTS:
+        chosen = np.arange(len(after))
+    else:
+        even = np.searchsorted(after, (np.arange(_MAX_KNOTS) + 0.5) / _MAX_KNOTS)
+        tails = np.concatenate([np.arange(20), len(after) - 1 - np.arange(20)])
+        chosen = np.concatenate([ends, np.flatnonzero(is_atom), even, tails])
+    return np.unique(np.clip(chosen, 0, len(after) - 1))
+
+
+def _slopes(z: Floats, y: Floats) -> Floats:
+    """dy/dz over the outermost half standard deviation of z; 0 beyond an atom."""
+    slopes = []
+    for side, end in ((1, 0), (-1, -1)):
+        if y[end] == y[end + side]:
+            slopes.append(0.0)
+            continue
+        inner = np.interp(z[end] + side * _TAIL, z, y)
+        slopes.append(abs(inner - y[end]) / _TAIL)
+    return np.array(slopes)
+
+
+def _beyond(distance: Floats, room: float, slope: float) -> Floats:
+    """How far y goes on at this distance of z beyond the last knot, never as far as ``room``."""
+    distance = np.maximum(distance, 0.0)
+    if slope == 0 or room == 0:
+        return np.zeros_like(distance)
+    if np.isinf(room):
+        return slope * distance
+    return -room * np.expm1(-slope / room * distance)
