@@ -223,6 +223,29 @@ class MonotoneNet(nn.Module):
         return x[..., :1] + climb - climb[..., middle : middle + 1]
 
 
+class MonotoneMap(MonotoneNet):
+    """One map T(x, u) that is monotone in u, in the place of the paper's free `PaperMLP`.
+
+    Args:
+        n_covariates: Number of columns of x, d.
+        widths: Units of the hidden layers.
+        generator: Source of the initial weights; the global one is left alone.
+    """
+
+    def __init__(
+        self, n_covariates: int, widths: Sequence[int], generator: Generator | None = None
+    ) -> None:
+        super().__init__(1, n_covariates, widths, generator=generator)
+
+    def forward(self, x: Tensor, u: Tensor) -> Tensor:  # type: ignore[override]
+        """Values at each covariate's own levels: x ``(B, d)``, u ``(B, m)`` to ``(B, m)``."""
+        values, knots = super().forward(x.unsqueeze(0))[0], self.knots  # (B, M + 1), (M + 1,)
+        z = torch.special.ndtri(u.clamp(1e-6, 1 - 1e-6))
+        right = torch.searchsorted(knots, z).clamp(1, len(knots) - 1)
+        below, above = values.gather(1, right - 1), values.gather(1, right)
+        return below + (z - knots[right - 1]) / (knots[1] - knots[0]) * (above - below)
+
+
 class BridgeNet(nn.Module):
     """The drift of a chain on the line at covariates x: a scalar function of (x, y, k).
 

@@ -101,7 +101,7 @@ class ResponseEncoder:
         y_knots = np.repeat(values[chosen], 2)
         once = np.column_stack([np.ones(len(chosen), bool), is_atom[chosen]]).ravel()
         z, y_knots = z.ravel()[once], y_knots[once]
-        z = np.maximum.accumulate(z) + _NEAR * np.arange(len(z))
+        z = np.asarray(np.maximum.accumulate(z) + _NEAR * np.arange(len(z)), np.float64)
         slopes = np.zeros(2) if tails == "observed" else _slopes(z, y_knots)
         return cls(z, y_knots, slopes, np.array([low, high]))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -90,6 +91,11 @@ class Ensemble:
                 values[:, number] = translated(values[:, number], source, first)
         return values, None if self.forest is None else self.forest.quantiles(x, INNER)
 
+    @property
+    def n_knots(self) -> int:
+        """Knots of a row's table."""
+        return len(_GRID) + 2 * len(self.coordinates[0].plateaus)
+
     def spread(self, x: Floats) -> Floats:
         """Root mean square Wasserstein-2 distance of the parts from their average, ``(n,)``."""
         members, trees = self.values(x)
@@ -106,6 +112,91 @@ class Ensemble:
         centre = (share * values).sum(axis=0)
         return np.sqrt((share * (values - centre) ** 2).sum(axis=0).mean(axis=1))
 
+    def described(self) -> list[str]:
+        """The ensemble in words."""
+        views = {"scores": "ranks", "straight": "values", "pieces": "pieces"}
+        n_folds = self.net.n_members // len(self.kinds)
+        parts = []
+        for kind, weight in zip(self.kinds, self.weights):
+            seen = " and ".join(views[view] for view in kind.views)
+            scale = ", response as it is" if kind.coordinate else ""
+            parts.append(f"{n_folds} networks that see {seen}{scale} ({weight:.0%})")
+        if self.forest is not None:
+            parts.append(f"{len(self.forest.trees)} trees ({self.weights[-1]:.0%})")
+        said = ["An average of " + ", ".join(parts)]
+        if self.widening != 1:
+            said[0] += f", made {self.widening - 1:.0%} wider"
+        atoms = self.coordinates[0].plateaus[:, 2]
+        if len(atoms):
+            shown = ", ".join(f"{value:g}" for value in atoms[:5])
+            said.append(
+                f"Atoms: {shown}" + (f" and {len(atoms) - 5} more" if len(atoms) > 5 else "")
+            )
+        low, high = self.coordinates[0].bounds
+        limits = [f"at least {low:g}"] if np.isfinite(low) else []
+        limits += [f"at most {high:g}"] if np.isfinite(high) else []
+        return said + (["Responses are " + ", ".join(limits)] if limits else [])
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Arrays, and what fits into JSON."""
+        arrays = {f"net.{k}": w.detach().cpu().numpy() for k, w in self.net.state_dict().items()}
+        holders = {"inputs": self.inputs}
+        holders |= {f"coordinate{i}": one for i, one in enumerate(self.coordinates)}
+        holders |= {} if self.forest is None else {"forest": self.forest}
+        for prefix, holder in holders.items():
+            arrays |= {f"{prefix}.{name}": array for name, array in holder.arrays().items()}
+        return arrays, {
+            "n_members": self.net.n_members,
+            "kinds": [[kind.coordinate, list(kind.views)] for kind in self.kinds],
+            "n_coordinates": len(self.coordinates),
+            "weights": self.weights.tolist(),
+            "widening": self.widening,
+        }
+
+    @classmethod
+    def restored(
+        cls,
+        arrays: dict[str, Any],
+        facts: dict[str, Any],
+        n_columns: int,
+        widths: Sequence[int],
+        device: torch.device,
+    ) -> Ensemble:
+        """From what may be anything: a ValueError unless `state` could have given it."""
+
+        def under(prefix: str) -> dict[str, Any]:
+            start = f"{prefix}."
+            return {k[len(start) :]: a for k, a in arrays.items() if k.startswith(start)}
+
+        try:
+            kinds = [Kind(int(c), tuple(views)) for c, views in facts["kinds"]]
+            n_members, n_coordinates = int(facts["n_members"]), int(facts["n_coordinates"])
+            weights, widening = np.array(facts["weights"], float), float(facts["widening"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"its ensemble is damaged ({error})") from None
+        forest = under("forest")
+        if not (
+            kinds
+            and all(0 <= kind.coordinate < n_coordinates <= 2 for kind in kinds)
+            and all(view in ("straight", "scores", "pieces") for k in kinds for view in k.views)
+            and 0 < n_members <= 1000
+            and n_members % len(kinds) == 0
+            and weights.shape == (len(kinds) + 1,)
+            and np.all(weights >= 0)
+            and abs(weights.sum() - 1) < 1e-9
+            and (bool(forest) or weights[-1] == 0)
+            and 0 < widening < 10
+        ):
+            raise ValueError("its ensemble is damaged: its parts do not fit together")
+        inputs = Inputs.restored(under("inputs"), n_columns)
+        net = MonotoneNet(n_members, len(inputs), widths, generator=torch.Generator())
+        net.load_state_dict({k: torch.from_numpy(a) for k, a in under("net").items()})
+        coordinates = [
+            ResponseEncoder.restored(under(f"coordinate{i}")) for i in range(n_coordinates)
+        ]
+        trees = LeafShares.restored(forest, n_columns) if forest else None
+        return cls(net.to(device).eval(), kinds, inputs, coordinates, trees, weights, widening)
+
 
 def visible(kinds: list[Kind], n_members: int, inputs: Inputs) -> Tensor:
     """Factors 0 or 1 by which each member sees the inputs, ``(K, 1, D)``."""
@@ -118,7 +209,7 @@ def visible(kinds: list[Kind], n_members: int, inputs: Inputs) -> Tensor:
 
 def best_average(
     parts: Sequence[Floats | None], coordinate: ResponseEncoder, y: Floats, weight: Floats
-) -> tuple[Floats, float]:
+) -> tuple[Floats, float, float]:
     """Weights and widening of smallest CRPS on unseen responses, from a grid.
 
     Args:
@@ -128,7 +219,7 @@ def best_average(
         weight: Their weights, ``(n,)``.
 
     Returns:
-        Weights that sum to 1, one per part, and the factor.
+        Weights that sum to 1, one per part, the factor, and the CRPS that they reach.
     """
     there = [i for i, part in enumerate(parts) if part is not None]
     step = 8 if len(there) < 3 else 6
@@ -141,7 +232,8 @@ def best_average(
             choices.append((score(averaged(parts, weights)), tuple(weights)))
     weights = np.array(min(choices)[1])
     z = averaged(parts, weights)
-    return weights, min((score(widened(z, factor)), factor) for factor in _SPREADS)[1]
+    crps, widening = min((score(widened(z, factor)), factor) for factor in _SPREADS)
+    return weights, widening, crps
 
 
 def _scorer(coordinate: ResponseEncoder, y: Floats, weight: Floats) -> Callable[[Floats], float]:
@@ -150,7 +242,7 @@ def _scorer(coordinate: ResponseEncoder, y: Floats, weight: Floats) -> Callable[
     def score(z: Floats) -> float:
         gap = y[:, None] - coordinate.decode(z)
         pinball = np.maximum(INNER * gap, (INNER - 1) * gap) @ of_levels
-        return float(weight @ pinball)
+        return 2 * float(weight @ pinball) / float(weight.sum())
 
     return score
 

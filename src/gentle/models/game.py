@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,14 +14,87 @@ from torch import Tensor
 
 from gentle.data import Grouped
 from gentle.density import bandwidths, kernel_cdf, kernel_quantile
-from gentle.nets import PaperMLP
+from gentle.distribution import QuantileTable
+from gentle.graph import spanning_tree
+from gentle.models.base import Floats, mean_crps
+from gentle.models.neural import chosen_device, evaluate
+from gentle.nets import MonotoneMap, PaperMLP
 from gentle.optim import DoublySmoothedGDA
-from gentle.transport import semidual
+from gentle.training import train as run_epochs
+from gentle.transport import self_transport, semidual, wasserstein
 
 if TYPE_CHECKING:
     from gentle.models.gentle import GENTLE
 
+Map = PaperMLP | MonotoneMap
+
+_VALIDATION_LEVELS = 101
+_MIN_RESPONSES_FOR_WD = 20
+MIN_RESPONSES_FOR_SKILL = 30
 PAIRS_AT_ONCE = 8192  # (covariate, draw) pairs per pass through a network: what a CPU's cache holds
+
+
+def play(
+    model: GENTLE, train: Grouped, validation: Grouped | None, rng: np.random.Generator
+) -> dict[str, Any]:
+    """Train both networks; the fitted attributes."""
+    device = chosen_device(model.device)
+    weights_seed, draws_seed = (int(seed) for seed in rng.integers(2**63, size=2))
+    weights = torch.Generator().manual_seed(weights_seed)
+    draws = torch.Generator(device).manual_seed(draws_seed)
+    generator, potential = (
+        model._network(name, train.x.shape[1], weights).to(device) for name in model._networks
+    )
+    parent = spanning_tree(train.x)
+    game = Game(model, train, parent, generator, potential, draws)
+    validate = None
+    if validation is not None:
+        _check_criterion(model, validation)
+        validate = partial(_validation_score, generator, validation, model.criterion)
+    history = run_epochs(
+        game.step,
+        n_items=len(train),
+        batch_size=model.setting("batch_size"),
+        n_epochs=model.n_epochs,
+        rng=rng,
+        modules=[generator, potential],
+        validate=validate,
+        patience=model.patience if model.early_stopping else None,
+        label=type(model).__name__,
+        verbose=model.verbose,
+    )
+    return {
+        "generator_": generator,
+        "potential_": potential,
+        "parent_": parent,
+        "history_": history,
+        "validation_skill_": _validation_skill(model, train, validation, history),
+    }
+
+
+def _validation_skill(
+    model: GENTLE, train: Grouped, validation: Grouped | None, history: list[dict[str, float]]
+) -> float | None:
+    if validation is None or model.criterion != "crps":
+        return None
+    if len(validation.y) < MIN_RESPONSES_FOR_SKILL:
+        return None
+    marginal = QuantileTable.of_sample(train.y, train.weight)
+    baseline = mean_crps(lambda part: marginal.repeat(len(part)), validation)
+    scores = [record["validation"] for record in history]
+    return 1 - (min(scores) if model.early_stopping else scores[-1]) / baseline
+
+
+def _check_criterion(model: GENTLE, validation: Grouped) -> None:
+    total = np.add.reduceat(validation.weight, validation.start[:-1])
+    fewest = round(float(total.min() / validation.weight.min()))  # equal rows are one by now
+    if model.criterion == "wd" and fewest < _MIN_RESPONSES_FOR_WD:
+        raise ValueError(
+            f"criterion='wd' needs at least {_MIN_RESPONSES_FOR_WD} responses for every "
+            f"validation covariate, but one has {fewest}. The Wasserstein distance to few "
+            "responses is smallest for a point mass, so it would choose a model without "
+            "spread. Use criterion='crps', or pass an eval_set whose covariates repeat."
+        )
 
 
 @dataclass(frozen=True)
@@ -54,7 +128,7 @@ class Game:
         model: GENTLE,
         data: Grouped,
         parent: NDArray[np.int64],
-        generator: PaperMLP,
+        generator: Map,
         potential: PaperMLP,
         draws: torch.Generator,
     ) -> None:
@@ -69,8 +143,8 @@ class Game:
         self.bandwidth = bandwidths(model.bandwidth, self.y, self.share, group, len(data))
         self.optimizer = DoublySmoothedGDA(
             self.theta,
-            self.phi if model.reg_weight else [],
-            lr_generator=model.lr_generator,
+            self.phi if model.setting("reg_weight") and model.regulariser != "quantile" else [],
+            lr_generator=model.setting("lr_generator"),
             lr_potential=model.lr_potential,
             anchor_generator=model.anchor_generator,
             anchor_potential=model.anchor_potential,
@@ -81,7 +155,7 @@ class Game:
 
     def step(self, covariates: NDArray[np.int64]) -> dict[str, float]:
         """Lines 4-7 of Alg. 2 on a batch of covariates ``(B,)``; returns its losses."""
-        reg_weight, n_covariates = self.model.reg_weight, len(covariates)
+        reg_weight, n_covariates = self.model.setting("reg_weight"), len(covariates)
         pieces = list(self.pieces(covariates, self.draw(n_covariates)))
         n_edges = max(1, sum(len(piece.edge) for piece in pieces))
         fit, reg = (torch.zeros((), device=self.x.device) for _ in range(2))
@@ -112,13 +186,16 @@ class Game:
         """Fit summed over the covariates and R summed over the edges of a batch."""
         here = self.generator(batch.x, batch.u)  # (B, m)
         fit = self.fit(batch, here)
-        if not (self.model.reg_weight and len(batch.edge)):
+        if not (self.model.setting("reg_weight") and len(batch.edge)):
             return fit, torch.zeros_like(fit)
         there = self.generator(batch.partner, batch.u[batch.edge])  # (E, m)
         return fit, self.regulariser(batch, here[batch.edge], there)
 
     def fit(self, batch: Batch, here: Tensor) -> Tensor:
-        """The draws' squared gap to the kernel cdf (Eq. 8), or to its inverse (Eq. 7)."""
+        """The draws' squared gap to the kernel cdf (Eq. 8), or to its inverse (Eq. 7), or CRPS."""
+        if self.model.fit_loss == "crps":  # twice the pinball loss of the responses, mean over u
+            gap, u = batch.y[:, None] - here[batch.group], batch.u[batch.group]
+            return 2 * (torch.maximum(u * gap, (u - 1) * gap).mean(dim=1) * batch.share).sum()
         kernels = (batch.y, batch.share, batch.group, batch.bandwidth)
         if self.model.fit_loss == "cdf":
             gap = batch.u - kernel_cdf(here, *kernels)
@@ -127,9 +204,21 @@ class Game:
         return gap.square().mean(dim=1).sum()
 
     def regulariser(self, batch: Batch, here: Tensor, there: Tensor) -> Tensor:
-        """Semi-dual between T(x_i, U), which has the potential, and T(x_j, U) (Eq. 10)."""
+        """How far apart the map's distributions at neighbours are, summed over the edges.
+
+        "entropic" is the semi-dual between T(x_i, U), which has the potential, and T(x_j, U)
+        (Eq. 10). "sinkhorn" takes half of each distribution's cost to itself away, so that equal
+        ones are at 0 and shrinking is not rewarded. "quantile" is the closed form for monotone
+        maps, ∫ |T(x_i, u) - T(x_j, u)|² du.
+        """
+        epsilon = self.model.epsilon
+        if self.model.regulariser == "quantile":
+            return (here - there).square().mean(dim=1).sum()
         v = self.potential(batch.x[batch.edge], here)  # (E, m)
-        return semidual(v, here, there, self.model.epsilon).sum()
+        cost = semidual(v, here, there, epsilon)
+        if self.model.regulariser == "sinkhorn":
+            cost = cost - (self_transport(here, epsilon) + self_transport(there, epsilon)) / 2
+        return cost.sum()
 
     def draw(self, n: int) -> Tensor:
         """U for n covariates, ``(n, n_draws)``, strictly inside (0, 1)."""
@@ -166,3 +255,35 @@ def _accumulate(loss: Tensor, params: Sequence[Tensor]) -> None:
     """Add the gradient with respect to these parameters only to their ``grad``."""
     for param, gradient in zip(params, torch.autograd.grad(loss, params)):
         param.grad = gradient if param.grad is None else param.grad.add_(gradient)
+
+
+def map_values(net: Map, x: Floats, points: Floats, rows_at_once: int = 1) -> Floats:
+    """The map at each row's points, ``(n, m)``."""
+    return evaluate(net, x, points, next(net.parameters()).device, rows_at_once)
+
+
+def rearranged(net: Map, x: Floats, n_levels: int, rows_at_once: int = 1) -> QuantileTable:
+    """Quantile functions of T(x, U): its values on an even grid of levels, sorted.
+
+    The paper's network need not be monotone in u; sorting gives the quantile function of T(x, U).
+    """
+    levels = np.linspace(0, 1, n_levels)
+    values = map_values(net, x, np.broadcast_to(levels, (len(x), n_levels)), rows_at_once)
+    return QuantileTable(levels, np.sort(values, axis=1))
+
+
+def _validation_score(net: Map, validation: Grouped, criterion: str) -> float:
+    """Mean CRPS over the responses, or mean Wasserstein distance over the covariates."""
+    rows_at_once = max(1, PAIRS_AT_ONCE // _VALIDATION_LEVELS)
+
+    def predict(part: Grouped) -> QuantileTable:
+        return rearranged(net, part.x, _VALIDATION_LEVELS, rows_at_once)
+
+    if criterion == "crps":
+        return mean_crps(predict, validation)
+    middles = (np.arange(_VALIDATION_LEVELS) + 0.5) / _VALIDATION_LEVELS
+    distances = []
+    for which in validation.chunks():
+        responses, weights = (part := validation.take(which)).padded()
+        distances.append(wasserstein(predict(part).quantile(middles), responses, None, weights))
+    return float(np.concatenate(distances).mean())

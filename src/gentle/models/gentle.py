@@ -12,25 +12,32 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from gentle.data import Grouped
-from gentle.distribution import QuantileTable
-from gentle.graph import spanning_tree
+from gentle.distribution import ConditionalDistribution, QuantileTable
 from gentle.models import checks
 from gentle.models.base import Floats, mean_crps
 from gentle.models.checks import is_count
-from gentle.models.game import PAIRS_AT_ONCE, Game
-from gentle.models.neural import NeuralGenerator, chosen_device, evaluate, is_device
-from gentle.nets import PaperMLP
+from gentle.models.ensemble import Ensemble
+from gentle.models.game import MIN_RESPONSES_FOR_SKILL, Map, map_values, play, rearranged
+from gentle.models.neural import NeuralGenerator, chosen_device, is_device
+from gentle.models.school import learn
+from gentle.nets import MonotoneMap, PaperMLP
+from gentle.responses import Bounds, Tails
 from gentle.spaces import Between, OneOf, Space
 from gentle.streams import Seed
-from gentle.training import train as run_epochs
-from gentle.transport import wasserstein
 
-_VALIDATION_LEVELS = 101
-_MIN_RESPONSES_FOR_WD = 20
-_MIN_RESPONSES_FOR_SKILL = 30
+_PAPER_WIDTHS = (256, 256, 128, 128, 64, 64)
+_OF_GAME = {
+    "reg_weight": 0.4, "lr_generator": 1e-3, "hidden_widths": _PAPER_WIDTHS, "batch_size": 250
+}  # fmt: skip
+_OF_ENSEMBLE = {
+    "reg_weight": 0.0, "lr_generator": 3e-3, "hidden_widths": (128, 128, 128), "batch_size": None
+}  # fmt: skip
 
 PAPER: dict[str, dict[str, Any]] = {
     name: {
+        "map": "mlp",
+        "fit_loss": "cdf",
+        "regulariser": "entropic",
         "lr_generator": 1e-3,
         "lr_potential": 1e-3,
         "epsilon": 1.0,
@@ -40,45 +47,71 @@ PAPER: dict[str, dict[str, Any]] = {
         "follow_generator": 0.5,
         "follow_potential": 0.7,
         "bandwidth": bandwidth,
-        "hidden_widths": (256, 256, 128, 128, 64, 64),
+        "hidden_widths": _PAPER_WIDTHS,
         "batch_size": 1000,
         "n_draws": 64,
         "stratified": False,
         "n_epochs": 50,
         "inner": "adam",
         "early_stopping": False,
+        "criterion": "crps",
+        "patience": 20,
+        "validation_fraction": 0.1,
+        "n_levels": 501,
     }
     for name, bandwidth in {"ldw-cps": 0.3, "ecm": 0.2}.items()
 }
 
 
 class GENTLE(NeuralGenerator):
-    r"""The paper's model: a map T_θ(x, U), U uniform on (0, 1), distributed like Y given X = x.
+    r"""A map T(x, u) that makes uniform U distributed like Y given X = x.
 
-    It minimises Fit(θ) + λ max_φ R(θ, φ). Fit (Eq. 8) compares U with the kernel cdf of a
-    covariate's responses at T_θ(x, U). R (Eq. 10) is the entropic optimal-transport cost between
-    the map's distributions at covariates that are neighbours in the minimum spanning tree, in its
-    semi-dual form with a conditional potential v_φ(x, y). Both networks are trained by doubly
-    smoothed gradient descent-ascent (Alg. 2). Distinct covariates count equally, however many
-    responses they have; weights act within a covariate's responses and in the standardisation.
-    ``bandwidth`` and ``epsilon`` are in units of the standardised response.
+    As it comes, T is an average of quantile functions, the Wasserstein barycentre on the line: of
+    small networks that are monotone in u by construction, several kinds of them on several parts
+    of the data, fitted by CRPS, and of regression trees. Training stops, and the weights of the
+    average are chosen, by the CRPS of covariates that a part has not seen. It works in coordinates
+    of the response in which atoms (zeros, top-codes, heaped values) have width, so that they come
+    back exactly and with their probabilities; see `gentle.responses.ResponseEncoder`.
+
+    `from_paper` is the model of the paper: one network without constraints that minimises Fit(θ) +
+    λ max_φ R(θ, φ). Fit (Eq. 8) compares U with the kernel cdf of a covariate's responses at
+    T(x, U). R (Eq. 10) is the entropic optimal-transport cost between the map's distributions at
+    covariates that are neighbours in the minimum spanning tree, in its semi-dual form with a
+    conditional potential v_φ(x, y). Both networks are trained by doubly smoothed gradient
+    descent-ascent (Alg. 2). There, distinct covariates count equally, however many responses they
+    have, and ``bandwidth`` and ``epsilon`` are in units of the standardised response. Any ``map``,
+    ``fit_loss`` or ``regulariser`` that the default does not have is trained in this way.
 
     Args:
-        fit_loss: "cdf" is Eq. 8, "w2" the squared distance of quantiles of Eq. 7.
-        reg_weight: λ, strength of the transport regulariser; 0 switches it off.
-        bandwidth: h, of the Gaussian kernels; a number, "scott" or "silverman".
+        map: "monotone", or "mlp" for the paper's free network.
+        fit_loss: "crps" is the pinball loss over all u, "cdf" is Eq. 8, "w2" the squared distance
+            of quantiles of Eq. 7.
+        regulariser: What pulls neighbours together: "quantile" is ∫ |T(x_i, u) - T(x_j, u)|² du,
+            the squared Wasserstein distance for monotone maps; "entropic" is Eq. 10; "sinkhorn" is
+            Eq. 10 without its bias, the Sinkhorn divergence.
+        reg_weight: λ, strength of the regulariser; 0 switches it off. None is 0 for the default
+            and 0.4 in the paper's game.
+        tails: "extrapolate" goes on beyond the observed responses, "observed" stays within them.
+        bounds: Smallest and largest possible response, None for none; "auto" takes 0 where no
+            response is negative (or none positive). Never violated.
+        atoms: Look for values that many responses share.
+        hidden_widths: Units of the hidden layers. None is (128, 128, 128), or the paper's.
+        n_trees: Regression trees beside the networks; 0 for none.
+        n_steps: Largest number of training steps (more where three epochs need more).
+        batch_size: Rows per step, in the paper's game covariates. None grows with the table from
+            32 to 1,024; it is 250 in the paper's game.
+        lr_generator: α, learning rate of T. None is 0.003, or 0.001 in the paper's game.
+        bandwidth: h, of the Gaussian kernels; a number, "scott" or "silverman". Like all that
+            follow up to ``n_levels``, it belongs to the paper's game.
         epsilon: ε, entropic strength.
-        lr_generator: α, learning rate of T_θ.
         lr_potential: β, learning rate of v_φ.
         anchor_generator: r₁, pull of θ towards its follower p; 0 switches the smoothing off.
         anchor_potential: r₂, pull of φ towards its follower q.
         follow_generator: γ, how fast p follows θ.
         follow_potential: δ, how fast q follows φ.
         inner: "adam" or "sgd", the step that a gradient becomes.
-        hidden_widths: Units of the hidden layers of both networks.
         n_draws: Draws of U per covariate and step.
         stratified: Draw U stratified over (0, 1): the same expectation with less variance.
-        batch_size: Covariates per step.
         n_epochs: Largest number of passes over the covariates.
         early_stopping: Hold out covariates (or use ``eval_set``), validate after each epoch,
             restore the best weights.
@@ -86,46 +119,40 @@ class GENTLE(NeuralGenerator):
         patience: Epochs without improvement before training stops.
         validation_fraction: Share of the covariates, at most 5,000 of them, to hold out when no
             ``eval_set`` is given.
-        n_levels: Resolution of the quantile tables that answer all questions about a fitted model.
-        random_state: Seed of the initial weights, the draws and the split.
+        n_levels: Resolution of the quantile tables that answer questions.
+        random_state: Seed of the initial weights, the draws and the splits.
         device: "cpu", "cuda", "mps", or "auto" for CUDA where there is one and else the CPU.
         verbose: 0 is silent, 1 shows a progress bar in a terminal or notebook, 2 writes a line per
             epoch, for logs.
 
     Attributes:
-        generator_: The network T_θ, in standardised units; `transport_map` evaluates it in original
-            ones.
-        potential_: The network v_φ.
-        parent_: The tree: partner of each training covariate, -1 at the root, ``(n,)``.
+        ensemble_: The average of networks and trees.
+        generator_: The network T_θ of the paper's game, in standardised units.
+        potential_: Its v_φ.
+        parent_: Its tree: partner of each training covariate, -1 at the root, ``(n,)``.
         history_: One record per epoch, for ``pandas.DataFrame(model.history_)`` or
             `gentle.plots.history`.
-        validation_skill_: CRPS skill on the validation responses over the marginal, None if there
-            were fewer than 30, or another criterion.
+        validation_skill_: CRPS skill on unseen responses over the marginal, None if there were
+            fewer than 30, or another criterion.
 
     Example:
         >>> import numpy as np
         >>> rng = np.random.default_rng(0)
         >>> X = rng.uniform(-1, 1, (200, 1))
         >>> y = X[:, 0] + rng.normal(0, 0.1, 200)
-        >>> model = GENTLE(n_epochs=2, random_state=0, verbose=0).fit(X, y)
+        >>> model = GENTLE(n_steps=50, random_state=0, verbose=0).fit(X, y)
         >>> model.sample(X[:3], n_samples=5, random_state=1).shape
         (3, 5)
     """
 
-    _networks: ClassVar[tuple[str, ...]] = ("generator", "potential")
     search_space: ClassVar[Space] = {
-        "fit_loss": OneOf(("cdf", "w2")),
-        "reg_weight": Between(0.001, 1.0, log=True),
-        "bandwidth": Between(0.02, 1.0, log=True),
-        "epsilon": Between(0.01, 1.0, log=True),
-        "lr_generator": Between(2e-4, 5e-3, log=True),
-        "batch_size": OneOf((64, 250, 1000)),
-        "hidden_widths": OneOf(
-            ((64, 64, 64), (128, 128, 128), (256, 256, 256), (256, 256, 128, 128, 64, 64))
-        ),
+        "lr_generator": Between(1e-3, 1e-2, log=True),
+        "hidden_widths": OneOf(((64, 64), (128, 128), (128, 128, 128), (256, 256, 256))),
+        "reg_weight": Between(1e-4, 0.1, log=True),
     }
 
-    generator_: PaperMLP
+    ensemble_: Ensemble
+    generator_: Map
     potential_: PaperMLP
     parent_: NDArray[np.int64]
     validation_skill_: float | None
@@ -133,21 +160,28 @@ class GENTLE(NeuralGenerator):
     def __init__(
         self,
         *,
-        fit_loss: Literal["cdf", "w2"] = "cdf",
-        reg_weight: float = 0.4,
+        map: Literal["monotone", "mlp"] = "monotone",
+        fit_loss: Literal["crps", "cdf", "w2"] = "crps",
+        regulariser: Literal["quantile", "entropic", "sinkhorn"] = "quantile",
+        reg_weight: float | None = None,
+        tails: Tails = "extrapolate",
+        bounds: Bounds | Literal["auto"] = "auto",
+        atoms: bool = True,
+        hidden_widths: Sequence[int] | None = None,
+        n_trees: int = 100,
+        n_steps: int = 3000,
+        batch_size: int | None = None,
+        lr_generator: float | None = None,
         bandwidth: float | Literal["scott", "silverman"] = 0.3,
         epsilon: float = 1.0,
-        lr_generator: float = 1e-3,
         lr_potential: float = 1e-3,
         anchor_generator: float = 3.0,
         anchor_potential: float = 2.0,
         follow_generator: float = 0.5,
         follow_potential: float = 0.7,
         inner: Literal["adam", "sgd"] = "adam",
-        hidden_widths: Sequence[int] = (256, 256, 128, 128, 64, 64),
         n_draws: int = 16,
         stratified: bool = True,
-        batch_size: int = 250,
         n_epochs: int = 200,
         early_stopping: bool = True,
         criterion: Literal["crps", "wd"] = "crps",
@@ -158,21 +192,28 @@ class GENTLE(NeuralGenerator):
         device: str = "auto",
         verbose: int = 1,
     ) -> None:
+        self.map = map
         self.fit_loss = fit_loss
+        self.regulariser = regulariser
         self.reg_weight = reg_weight
+        self.tails = tails
+        self.bounds = bounds
+        self.atoms = atoms
+        self.hidden_widths = hidden_widths
+        self.n_trees = n_trees
+        self.n_steps = n_steps
+        self.batch_size = batch_size
+        self.lr_generator = lr_generator
         self.bandwidth = bandwidth
         self.epsilon = epsilon
-        self.lr_generator = lr_generator
         self.lr_potential = lr_potential
         self.anchor_generator = anchor_generator
         self.anchor_potential = anchor_potential
         self.follow_generator = follow_generator
         self.follow_potential = follow_potential
         self.inner = inner
-        self.hidden_widths = hidden_widths
         self.n_draws = n_draws
         self.stratified = stratified
-        self.batch_size = batch_size
         self.n_epochs = n_epochs
         self.early_stopping = early_stopping
         self.criterion = criterion
@@ -199,8 +240,27 @@ class GENTLE(NeuralGenerator):
             raise ValueError(f"the paper has settings for {sorted(PAPER)}, not for {dataset!r}")
         return cls(**(PAPER[dataset] | overrides))
 
+    @property
+    def is_game(self) -> bool:
+        """Whether the settings ask for the paper's minimax game rather than for the ensemble."""
+        default = ("monotone", "crps", "quantile")
+        return (self.map, self.fit_loss, self.regulariser) != default
+
+    @property
+    def _encodes_response(self) -> bool:  # type: ignore[override]
+        return self.is_game
+
+    @property
+    def _networks(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("generator", "potential") if self.is_game else ()
+
+    def setting(self, name: str) -> Any:
+        """A setting, or what None stands for."""
+        value = getattr(self, name)
+        return (_OF_GAME if self.is_game else _OF_ENSEMBLE)[name] if value is None else value
+
     def transport_map(self, X: Any, u: ArrayLike) -> Floats:
-        """The network T_θ(x, u) as it is, not rearranged, in units of y.
+        """The map T(x, u) in units of y; in the paper's game the network as it is, not rearranged.
 
         Args:
             X: Covariates, ``(n, d)``.
@@ -213,78 +273,43 @@ class GENTLE(NeuralGenerator):
         if levels.ndim not in (1, 2) or not np.all((levels >= 0) & (levels <= 1)):
             raise ValueError("u must be an array (m,) or (n, m) of levels between 0 and 1")
         levels = np.broadcast_to(levels, (len(x), levels.shape[-1]))
-        return self.response_encoder_.decode(_values(self.generator_, x, levels))
+        if not self.is_game:
+            return self.ensemble_.table(x).ppf(levels)
+        return self.response_encoder_.decode(map_values(self.generator_, x, levels))
 
-    def _conditional(self, x: Floats) -> QuantileTable:
-        return _rearranged(self.generator_, x, self.n_levels)
+    def _conditional(self, x: Floats) -> ConditionalDistribution:
+        return (
+            rearranged(self.generator_, x, self.n_levels)
+            if self.is_game
+            else self.ensemble_.table(x)
+        )
 
     def _n_knots(self) -> int:
-        return self.n_levels
+        return self.n_levels if self.is_game else self.ensemble_.n_knots
 
     def _held_out(self) -> float:
-        return self.validation_fraction if self.early_stopping else 0.0
+        return self.validation_fraction if self.is_game and self.early_stopping else 0.0
 
     def _fit(
         self, train: Grouped, validation: Grouped | None, rng: np.random.Generator
     ) -> dict[str, Any]:
-        device = chosen_device(self.device)
-        weights_seed, draws_seed = (int(seed) for seed in rng.integers(2**63, size=2))
-        weights = torch.Generator().manual_seed(weights_seed)
-        draws = torch.Generator(device).manual_seed(draws_seed)
-        generator, potential = (
-            self._network(name, train.x.shape[1], weights).to(device) for name in self._networks
-        )
-        parent = spanning_tree(train.x)
-        game = Game(self, train, parent, generator, potential, draws)
-        validate = None
-        if validation is not None:
-            self._check_criterion(validation)
-            validate = partial(_validation_score, generator, validation, self.criterion)
-        history = run_epochs(
-            game.step,
-            n_items=len(train),
-            batch_size=self.batch_size,
-            n_epochs=self.n_epochs,
-            rng=rng,
-            modules=[generator, potential],
-            validate=validate,
-            patience=self.patience if self.early_stopping else None,
-            label=type(self).__name__,
-            verbose=self.verbose,
-        )
-        return {
-            "generator_": generator,
-            "potential_": potential,
-            "parent_": parent,
-            "history_": history,
-            "validation_skill_": self._validation_skill(train, validation, history),
-        }
-
-    def _validation_skill(
-        self, train: Grouped, validation: Grouped | None, history: list[dict[str, float]]
-    ) -> float | None:
-        if validation is None or self.criterion != "crps":
-            return None
-        if len(validation.y) < _MIN_RESPONSES_FOR_SKILL:
-            return None
-        marginal = QuantileTable.of_sample(train.y, train.weight)
-        baseline = mean_crps(lambda part: marginal.repeat(len(part)), validation)
-        scores = [record["validation"] for record in history]
-        return 1 - (min(scores) if self.early_stopping else scores[-1]) / baseline
-
-    def _check_criterion(self, validation: Grouped) -> None:
-        fewest = int(validation.counts.min())
-        if self.criterion == "wd" and fewest < _MIN_RESPONSES_FOR_WD:
-            raise ValueError(
-                f"criterion='wd' needs at least {_MIN_RESPONSES_FOR_WD} responses for every "
-                f"validation covariate, but one has {fewest}. The Wasserstein distance to few "
-                "responses is smallest for a point mass, so it would choose a model without "
-                "spread. Use criterion='crps', or pass an eval_set whose covariates repeat."
-            )
+        if self.is_game:
+            return play(self, train, validation, rng)
+        ensemble, history, crps, n_unseen = learn(self, train, validation, rng)
+        skill = None
+        if n_unseen >= MIN_RESPONSES_FOR_SKILL:
+            marginal = QuantileTable.of_sample(train.y, train.weight)
+            baseline = mean_crps(lambda part: marginal.repeat(len(part)), validation or train)
+            skill = 1 - crps / baseline
+        return {"ensemble_": ensemble, "history_": history, "validation_skill_": skill}
 
     def _check_parameters(self) -> None:
         require = partial(checks.require, self)
-        require("fit_loss", lambda v: v in ("cdf", "w2"), "'cdf' or 'w2'")
+        require("map", lambda v: v in ("monotone", "mlp"), "'monotone' or 'mlp'")
+        require("fit_loss", lambda v: v in ("crps", "cdf", "w2"), "'crps', 'cdf' or 'w2'")
+        kinds = ("quantile", "entropic", "sinkhorn")
+        require("regulariser", lambda v: v in kinds, "'quantile', 'entropic' or 'sinkhorn'")
+        require("tails", lambda v: v in ("observed", "extrapolate"), "'observed' or 'extrapolate'")
         require("inner", lambda v: v in ("adam", "sgd"), "'adam' or 'sgd'")
         require("criterion", lambda v: v in ("crps", "wd"), "'crps' or 'wd'")
         require(
@@ -292,59 +317,46 @@ class GENTLE(NeuralGenerator):
             lambda v: v in ("scott", "silverman") if isinstance(v, str) else 0 < v < math.inf,
             "a positive number, 'scott' or 'silverman'",
         )
-        require("lr_generator lr_potential epsilon", lambda v: v > 0, "positive")
-        require("reg_weight anchor_generator anchor_potential", lambda v: v >= 0, "at least 0")
+        require("lr_generator", lambda v: v is None or v > 0, "positive, or None")
+        require("lr_potential epsilon", lambda v: v > 0, "positive")
+        require("reg_weight", lambda v: v is None or v >= 0, "at least 0, or None")
+        require("anchor_generator anchor_potential", lambda v: v >= 0, "at least 0")
         require("follow_generator follow_potential", lambda v: 0 <= v <= 1, "between 0 and 1")
-        require("n_draws batch_size n_epochs patience", is_count, "an integer of at least 1")
+        require("n_draws n_epochs patience n_steps", is_count, "an integer of at least 1")
+        require("n_trees", lambda v: is_count(v, 0), "an integer of at least 0")
+        require("batch_size", lambda v: v is None or is_count(v), "an integer, or None")
         require("n_levels", lambda v: is_count(v, 2), "an integer of at least 2")
         require("validation_fraction", lambda v: 0 < v < 1, "between 0 and 1")
         require(
             "hidden_widths",
-            lambda v: len(v) > 0 and all(is_count(width) for width in v),
-            "a sequence of positive integers",
+            lambda v: v is None or (len(v) > 0 and all(is_count(width) for width in v)),
+            "a sequence of positive integers, or None",
         )
         require("device", is_device, "'auto', 'cpu', 'cuda' or 'mps'")
 
-    def _network(self, name: str, n_covariates: int, weights: torch.Generator | None) -> PaperMLP:
-        return PaperMLP(n_covariates, self.hidden_widths, weights)
+    def _network(self, name: str, n_covariates: int, weights: torch.Generator | None) -> Any:
+        monotone = name == "generator" and self.map == "monotone"
+        kind = MonotoneMap if monotone else PaperMLP
+        return kind(n_covariates, self.setting("hidden_widths"), weights)
+
+    def _describe(self) -> list[str]:
+        return [] if self.is_game else self.ensemble_.described()
 
     def _get_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         arrays, facts = super()._get_state()
-        skill = {"validation_skill": self.validation_skill_}
-        return arrays | {"parent": self.parent_}, facts | skill
+        facts |= {"validation_skill": self.validation_skill_}
+        if self.is_game:
+            return arrays | {"parent": self.parent_}, facts
+        own, more = self.ensemble_.state()
+        return arrays | own, facts | {"ensemble": more}
 
     def _set_state(self, arrays: dict[str, Any], facts: dict[str, Any]) -> None:
+        self._check_parameters()
         super()._set_state(arrays, facts)
-        self.parent_ = arrays["parent"]
         self.validation_skill_ = facts.get("validation_skill")
-
-
-def _values(net: PaperMLP, x: Floats, points: Floats, rows_at_once: int = 1) -> Floats:
-    return evaluate(net, x, points, net.weights[0].device, rows_at_once)
-
-
-def _rearranged(net: PaperMLP, x: Floats, n_levels: int, rows_at_once: int = 1) -> QuantileTable:
-    """Quantile functions of T(x, U): its values on an even grid of levels, sorted.
-
-    The paper's network need not be monotone in u; sorting gives the quantile function of T(x, U).
-    """
-    levels = np.linspace(0, 1, n_levels)
-    values = _values(net, x, np.broadcast_to(levels, (len(x), n_levels)), rows_at_once)
-    return QuantileTable(levels, np.sort(values, axis=1))
-
-
-def _validation_score(net: PaperMLP, validation: Grouped, criterion: str) -> float:
-    """Mean CRPS over the responses, or mean Wasserstein distance over the covariates."""
-    rows_at_once = max(1, PAIRS_AT_ONCE // _VALIDATION_LEVELS)
-
-    def predict(part: Grouped) -> QuantileTable:
-        return _rearranged(net, part.x, _VALIDATION_LEVELS, rows_at_once)
-
-    if criterion == "crps":
-        return mean_crps(predict, validation)
-    middles = (np.arange(_VALIDATION_LEVELS) + 0.5) / _VALIDATION_LEVELS
-    distances = []
-    for which in validation.chunks():
-        responses, weights = (part := validation.take(which)).padded()
-        distances.append(wasserstein(predict(part).quantile(middles), responses, None, weights))
-    return float(np.concatenate(distances).mean())
+        if self.is_game:
+            self.parent_ = arrays["parent"]
+        else:
+            widths, device = self.setting("hidden_widths"), chosen_device(self.device)
+            made = Ensemble.restored(arrays, facts["ensemble"], self._n_encoded, widths, device)
+            self.ensemble_ = made

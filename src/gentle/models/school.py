@@ -34,8 +34,12 @@ from gentle.training import train as run_epochs
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_FIRST_CYCLE = 100  # steps; every further cycle of the learning rate is twice as long
+_N_CYCLES = 6  # of the learning rate, each twice as long as the one before
+_WARM_UP = 30  # steps
 _WEIGHT_AVERAGE = 0.99
+_HOPELESS = 1.3  # times the best score
+_PROGRESS = 0.9998  # factor of the score that a cycle must reach to be worth another one
+_TRIAL_CYCLES = 3  # after which kinds of network that nobody needs are dropped
 _MAX_SCORED = 4000  # held-out rows that decide about the weights of the average
 _MIN_LEAF = (4, 12)  # rows in a leaf, by turns
 _N_BINS = 400
@@ -44,7 +48,7 @@ _ATOMS_FORBID_LINEAR = 0.1  # share of atoms above which only ranks are used
 
 def learn(
     model: Any, train: Grouped, validation: Grouped | None, rng: np.random.Generator
-) -> tuple[Ensemble, list[dict[str, float]]]:
+) -> tuple[Ensemble, list[dict[str, float]], float, int]:
     """Fit the default GENTLE.
 
     Args:
@@ -55,15 +59,13 @@ def learn(
         rng: Source of all randomness.
 
     Returns:
-        The ensemble and the history of its networks' training.
+        The ensemble, the history of its networks' training, its CRPS on unseen rows, their number.
     """
     rows = Rows.of(train)
     coordinates = _coordinates(model, rows)
     inputs = Inputs.of(rows.x, rows.weight)
-    kinds = [Kind(0, ("scores",)), Kind(len(coordinates) - 1, ("straight",))]
-    kinds += [Kind(0, ("scores", "pieces"))] if len(inputs.column) else []
     folds = _folds(train, validation, rng)
-    school = School(model, rows, coordinates, folds, inputs, kinds, rng)
+    school = School(model, rows, coordinates, folds, inputs, _kinds(coordinates, inputs), rng)
     history = school.train()
     forests = _grown(model, rows, coordinates[0], folds, rng)
     parts = [school.parts(fold, forests) for fold in range(len(folds))]
@@ -72,12 +74,11 @@ def learn(
         parts, unseen = [_mean_parts(parts)], unseen[:1]
     columns = [None if part[0] is None else np.concatenate(part) for part in zip(*parts)]
     y, weight = (np.concatenate(c) for c in zip(*((rows.y, rows.weight) for rows in unseen)))
-    weights, widening = best_average(columns, coordinates[0], y, weight)
+    weights, widening, crps = best_average(columns, coordinates[0], y, weight)
     forest = LeafShares.joined(forests) if forests and weights[-1] > 0 else None
-    return (
-        Ensemble(school.net.eval(), kinds, inputs, coordinates, forest, weights, widening),
-        history,
-    )
+    school.net.eval()
+    made = Ensemble(school.net, school.kinds, inputs, coordinates, forest, weights, widening)
+    return made, history, crps, len(y)
 
 
 @dataclass(frozen=True)
@@ -115,10 +116,15 @@ def _coordinates(model: Any, rows: Rows) -> list[ResponseEncoder]:
     return [ranks, ResponseEncoder.of(rows.y, rows.weight, scale="linear", **options)]
 
 
+def _kinds(coordinates: list[ResponseEncoder], inputs: Inputs) -> list[Kind]:
+    kinds = [Kind(0, ("scores",)), Kind(len(coordinates) - 1, ("straight",))]
+    return kinds + ([Kind(0, ("scores", "pieces"))] if len(inputs.column) else [])
+
+
 def _folds(train: Grouped, validation: Grouped | None, rng: np.random.Generator) -> list[Fold]:
     """Covariates are dealt out with all their responses."""
     n, rows = len(train), Rows.of(train)
-    n_folds = 6 if n <= 1000 else 4 if n <= 5000 else 2
+    n_folds = 6 if n <= 1000 else 4 if n <= 50_000 else 2
     if validation is not None or n < 2 * n_folds:
         unseen = rows if validation is None else Rows.of(validation)
         if len(unseen.y) > _MAX_SCORED:
@@ -155,13 +161,15 @@ class School:
         weights_seed, draws_seed = (int(seed) for seed in rng.integers(2**63, size=2))
         source = torch.Generator().manual_seed(weights_seed)
         self.draws = torch.Generator(self.device).manual_seed(draws_seed)
-        size = (len(self.members), len(inputs), model.hidden_widths)
+        size = (len(self.members), len(inputs), model.setting("hidden_widths"))
+        self.seen = visible(kinds, len(self.members), inputs).to(self.device)
         self.net = MonotoneNet(*size, generator=source).to(self.device)
+        with torch.no_grad():  # as if the inputs that a member does not see were not there
+            self.net.weights[0] *= (len(inputs) / self.seen.sum(2, keepdim=True)).sqrt()
         self.average = MonotoneNet(*size, generator=source).to(self.device)  # of recent weights
         self.average.load_state_dict(self.net.state_dict())
         self.best = {name: weight.clone() for name, weight in self.net.state_dict().items()}
         self.best_score = np.full(len(self.members), np.inf)
-        self.seen = visible(kinds, len(self.members), inputs).to(self.device)
         self.level = self._tensor(ndtr(self.net.knots.cpu().numpy()))
         self.level_weight = self._tensor(quadrature(self.level.cpu().numpy()))
         longest = max(len(fold.seen) for fold in folds)
@@ -172,10 +180,11 @@ class School:
         self.low = torch.stack([self._tensor(low) for low, _ in intervals])  # (K, N)
         self.width = torch.stack([self._tensor(high - low) for low, high in intervals])
         self._prepare_validation()
-        self.batch_size = model.batch_size or min(max(32, longest // 64), 1024)
+        self.batch_size = model.setting("batch_size") or min(max(32, longest // 64), 1024)
         self.steps_per_epoch = math.ceil(longest / self.batch_size)
         self.cycles = _cycles(self.steps_per_epoch, model.n_steps)
-        self.optimizer = torch.optim.Adam(self.net.parameters(), lr=model.lr_generator, fused=True)
+        self.rate = model.setting("lr_generator")
+        self.optimizer = torch.optim.Adam(self.net.parameters(), lr=self.rate, fused=True)
         self.step_number, self.epoch, self.score_before = 0, 0, np.inf
 
     def _prepare_validation(self) -> None:
@@ -202,7 +211,7 @@ class School:
             batch_size=self.batch_size,
             n_epochs=sum(self.cycles),
             rng=self.rng,
-            modules=[self.net],
+            modules=[],
             validate=self.validate,
             finished=self.finished,
             label="GENTLE",
@@ -217,7 +226,7 @@ class School:
         jitter = torch.rand(rows.shape, generator=self.draws, device=self.device)
         z = self.low.gather(1, rows) + self.width.gather(1, rows) * jitter
         loss = self.losses(self.net(self.x[rows] * self.seen), z, self.weight[rows])
-        self.optimizer.param_groups[0]["lr"] = self.model.lr_generator * self._rate()
+        self.optimizer.param_groups[0]["lr"] = self.rate * self._rate()
         self.optimizer.zero_grad(set_to_none=True)
         loss.sum().backward()
         self.optimizer.step()
@@ -240,7 +249,7 @@ class School:
         cycle = min(int(np.searchsorted(ends, self.step_number, "right")), len(ends) - 1)
         length = self.cycles[cycle] * self.steps_per_epoch
         done = (self.step_number - (ends[cycle] - length)) / length
-        warm = min(1.0, (self.step_number + 1) / 50)
+        warm = min(1.0, (self.step_number + 1) / _WARM_UP)
         return warm * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done)))
 
     @torch.no_grad()
@@ -254,15 +263,52 @@ class School:
         for name, weight in self.average.state_dict().items():
             self.best[name][which] = weight[which]
         self.best_score = np.where(better, scores, self.best_score)
-        return float(scores.mean())
+        self.score = float(scores.mean())
+        return self.score
 
     def finished(self) -> bool:
-        """At the end of a cycle: whether it has brought nothing."""
-        if self.epoch not in np.cumsum(self.cycles):
+        """Whether a whole cycle has brought nothing, or overfitting has gone far."""
+        if self.score > _HOPELESS * self.best_score.mean():
+            return True
+        ends = np.cumsum(self.cycles)
+        if self.epoch not in ends:
             return False
-        nothing = bool(self.best_score.mean() > 0.9998 * self.score_before)
+        before, self.score_before = self.score_before, float(self.best_score.mean())
+        if self.epoch in ends[_TRIAL_CYCLES - 1 : -1] and len(self.kinds) > 1:
+            self._drop_useless_kinds()
+        return self.score_before > _PROGRESS * before
+
+    def _drop_useless_kinds(self) -> None:
+        """Go on only with the kinds of network that an average of the best so far would use."""
+        now = {name: weight.clone() for name, weight in self.net.state_dict().items()}
+        self.net.load_state_dict(self.best)
+        folds = [self.parts(fold, []) for fold in range(len(self.folds))]
+        columns = [np.concatenate(part) for part in list(zip(*folds))[:-1]]
+        y, weight = (
+            np.concatenate([getattr(fold.unseen, name) for fold in self.folds])
+            for name in ("y", "weight")
+        )
+        weights, _, _ = best_average([*columns, None], self.coordinates[0], y, weight)
+        self.net.load_state_dict(now)
+        useful = [number for number in range(len(self.kinds)) if weights[number] > 0]
+        if len(useful) < len(self.kinds):
+            keep = [m for m in range(len(self.members)) if m % len(self.kinds) in useful]
+            self._keep(keep, [self.kinds[number] for number in useful])
+
+    def _keep(self, members: list[int], kinds: list[Kind]) -> None:
+        """Go on with some of the members; Adam starts afresh."""
+        size = (len(members), len(self.inputs), self.model.setting("hidden_widths"))
+        weights = [one.state_dict() for one in (self.net, self.average)]
+        self.net, self.average = (MonotoneNet(*size).to(self.device) for _ in range(2))
+        for one, old in zip((self.net, self.average), weights):
+            one.load_state_dict({name: weight[members] for name, weight in old.items()})
+        self.best = {name: weight[members] for name, weight in self.best.items()}
+        for name in ("seen", "order", "low", "width", "unseen_x", "unseen_z", "unseen_weight"):
+            setattr(self, name, getattr(self, name)[members])
+        self.members, self.kinds = [self.members[member] for member in members], kinds
+        self.best_score = self.best_score[members]
         self.score_before = float(self.best_score.mean())
-        return nothing
+        self.optimizer = torch.optim.Adam(self.net.parameters(), lr=self.rate, fused=True)
 
     def parts(self, fold: int, forests: list[LeafShares]) -> list[Floats | None]:
         """Each kind's z at a fold's unseen covariates, and the trees', ``(n, L)`` each."""
@@ -283,11 +329,11 @@ def _mean_parts(parts: list[list[Floats | None]]) -> list[Floats | None]:
 
 
 def _cycles(steps_per_epoch: int, n_steps: int) -> list[int]:
-    """Lengths in epochs, each twice the one before, as many as the budget of steps holds."""
+    """Lengths in epochs, each about twice the one before, that use up the budget of steps."""
     budget = max(3, round(n_steps / steps_per_epoch))
-    cycles = [max(1, round(_FIRST_CYCLE / steps_per_epoch))]
-    while sum(cycles) + 2 * cycles[-1] <= budget:
-        cycles.append(2 * cycles[-1])
+    cycles = [max(1, round(budget * 2**i / (2**_N_CYCLES - 1))) for i in range(_N_CYCLES)]
+    while sum(cycles) > budget and len(cycles) > 1:
+        cycles = cycles[1:]
     return cycles
 
 
