@@ -74,8 +74,8 @@ def make_game(n_covariates: int, n_draws: int, inner: str) -> Game:
     X = rng.normal(size=(n_covariates, 9)).repeat(rng.geometric(0.9, n_covariates), axis=0)
     data = Grouped.of(X, X[:, 0] + rng.normal(size=len(X)))
     seed = torch.Generator().manual_seed(0)
-    model = GENTLE(n_draws=n_draws, inner=inner)
-    nets = [PaperMLP(9, model.hidden_widths, seed) for _ in range(2)]
+    model = GENTLE.from_paper("ldw-cps", n_draws=n_draws, inner=inner)
+    nets = [PaperMLP(9, model.setting("hidden_widths"), seed) for _ in range(2)]
     return Game(model, data, spanning_tree(data.x), *nets, seed)
 
 

@@ -24,7 +24,7 @@ console = Console()
 def main() -> None:
     parser = argparse.ArgumentParser(description="Train GENTLE on LDW-CPS and compare.")
     parser.add_argument("--out", type=Path, default=Path("demo"), help="folder for what it writes")
-    parser.add_argument("--epochs", type=int, default=25, help="largest number of training epochs")
+    parser.add_argument("--steps", type=int, default=3000, help="largest number of training steps")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
 
@@ -48,7 +48,7 @@ def main() -> None:
     models = {
         "Marginal": Marginal(random_state=args.seed),
         "KNN": KNN(n_neighbors=100, random_state=args.seed),
-        "GENTLE": GENTLE(n_epochs=args.epochs, random_state=args.seed, verbose=verbose),
+        "GENTLE": GENTLE(n_steps=args.steps, random_state=args.seed, verbose=verbose),
     }
     seconds = {}
     for name, model in models.items():

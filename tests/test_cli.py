@@ -19,7 +19,7 @@ from gentle.cli.fitting import _is_a
 from gentle.models.registry import MODULES, model_class
 
 COMMANDS = ["fit", "sample", "predict", "evaluate", "simulate", "datasets", "reproduce"]
-TINY = ["--set", "n_epochs=1", "--set", "hidden_widths=(8, 8)", "--set", "n_levels=51"]
+TINY = ["--set", "n_steps=5", "--set", "hidden_widths=(8, 8)", "--set", "n_trees=6"]
 
 
 def run(*arguments, code=0):
@@ -98,13 +98,14 @@ def test_every_kind_of_file_goes_round(here, ending):
 
 
 def test_fit_says_what_was_done_and_what_to_do_next(here, shared):
-    result = run("fit", shared / "train.csv", "--target", "y", "--out", "my model", *TINY)
+    table(20).to_csv("small.csv", index=False)
+    result = run("fit", "small.csv", "--target", "y", "--out", "my model", *TINY)
     assert result.stdout == ""
     text = result.stderr
-    for expected in ["GENTLE", "y given x1, x2", "60 rows", "60 distinct", "1 epochs", "seed"]:
+    for expected in ["GENTLE", "y given x1, x2", "20 rows", "20 distinct", " epochs)", "seed"]:
         assert expected in text
     assert "gentle sample 'my model/' new.csv" in text
-    assert "held-out rows" not in text  # six of them tell nothing
+    assert "held-out rows" not in text  # a dozen of them tell nothing
     table(400).to_csv("large.csv", index=False)
     more = run("fit", "large.csv", "--target", "y", "--out", "large", *TINY).stderr
     assert re.search(r"held-out rows .* \d+% (smaller|LARGER)", more)
@@ -116,10 +117,21 @@ def test_fit_says_what_was_done_and_what_to_do_next(here, shared):
 def test_fit_is_the_library_call_with_the_same_seed(here, shared):
     model = gentle.load(shared / "gentle")
     train = table()
-    settings = {"n_epochs": 1, "hidden_widths": (8, 8), "n_levels": 51, "verbose": 0}
+    settings = {"n_steps": 5, "hidden_widths": (8, 8), "n_trees": 6, "verbose": 0}
     same = gentle.GENTLE(**settings, random_state=1).fit(train[["x1", "x2"]], train["y"])
     X = train[["x1", "x2"]]
     np.testing.assert_allclose(model.predict(X), same.predict(X), rtol=1e-4)
+
+
+def test_the_papers_model_with_its_settings(here, shared):
+    fit = ["fit", shared / "train.csv", "-t", "y", "-o", "m", "--seed", 0]
+    smaller = ["--set", "n_epochs=1", "--set", "hidden_widths=(8, 8)", "--set", "n_levels=51"]
+    run(*fit, "--paper", "ecm", *smaller)
+    expected = gentle.GENTLE.from_paper("ecm", n_epochs=1, hidden_widths=(8, 8), n_levels=51)
+    own = {"random_state": 0}
+    assert gentle.load("m").get_params() == expected.get_params() | own
+    assert "GENTLE on ldw-cps and on ecm" in fails(*fit, "--paper", "iris", "--overwrite", code=2)
+    assert "GENTLE on" in fails(*fit, "--paper", "ecm", "--overwrite", "-m", "KNN", code=2)
 
 
 def test_quiet_is_quiet(here, shared):

@@ -118,11 +118,11 @@ def test_a_terminal_shows_a_living_table():
     ("options", "expected", "code"),
     [
         (["--models", "KNN,forest"], "there is no model 'forest'; choose from GENTLE", 2),
-        (["--models", "KNN", "--set", "GENTLE.n_epochs=2"], "not among the models to compare", 2),
+        (["--models", "KNN", "--set", "GENTLE.n_steps=2"], "not among the models to compare", 2),
         (["--set", "n_epochs=2"], "is not MODEL.NAME=VALUE", 2),
         (["--set", "lr=0.5"], "is not MODEL.NAME=VALUE", 2),
         (["--set", "GENTLE.epochs=2"], "GENTLE has no setting 'epochs'", 2),
-        (["--set", "GENTLE.n_epochs=2.5"], "its type is int", 2),
+        (["--set", "GENTLE.n_steps=2.5"], "its type is int", 2),
         (["--set", "GENTLE.random_state=2"], "--seed", 2),
         (["--folds", 1], "--folds", 2),
         (["--out", "a.csv", "--records", "a.csv"], "same file", 2),

@@ -11,7 +11,7 @@ from gentle import KNN, tuning
 from gentle.cli import tuning as command
 from test_cli import fails, run, table
 
-TINY = ["--set", "n_epochs=2", "--set", "n_levels=21", "--set", "n_draws=4"]
+TINY = ["--set", "n_steps=5", "--set", "n_trees=6", "--set", "hidden_widths=(8,)"]
 ALONE = ["--workers", 1]
 
 
@@ -55,21 +55,21 @@ def test_tune_searches_saves_and_says_what_it_found(here):
 def test_the_command_told_at_the_end_gives_the_same_model(here, evaluation):
     here.assign(w=np.arange(80) % 4, note="text").to_csv("my data.csv", index=False)
     table(30, seed=5).assign(w=2.0).to_csv("v.csv", index=False)
-    options = ["--weight", "w", "--drop", "note", *TINY, "--set", "bandwidth=silverman"]
+    options = ["--weight", "w", "--drop", "note", *TINY, "--set", "tails=observed"]
     options += [] if evaluation is None else ["--eval", evaluation]
     tune = ["tune", "my data.csv", "-t", "y", "-o", "m", "--trials", 2, "--seed", 3, *options]
     result = run(*tune, *ALONE)
     first = gentle.load("m")
     words = told_command(result)
     assert words[:2] == ["fit", "my data.csv"]
-    assert "bandwidth=silverman" in words
+    assert "tails=observed" in words
     run(*words)
     again = gentle.load("m")
     assert again.get_params() == first.get_params() | {"verbose": 1}
     X = here[["x1", "x2"]]
     np.testing.assert_array_equal(again.predict(X), first.predict(X))
-    assert first.bandwidth == "silverman"
-    assert "bandwidth" not in result.stdout  # what --set fixes is not searched over
+    assert first.tails == "observed"
+    assert "hidden_widths" not in result.stdout  # what --set fixes is not searched over
     assert "lr_generator=" in result.stdout
 
 
@@ -114,7 +114,8 @@ def test_the_study_may_stand_elsewhere_and_belongs_to_one_search(here):
 def test_the_papers_grid(here):
     seen = here.loc[[1, 2], ["x1", "x2"]].loc[[1] * 25 + [2] * 25]
     seen.assign(y=np.random.default_rng(0).normal(size=50)).to_csv("v.csv", index=False)
-    fixed = ["--set", "reg_weight=0", "--set", "hidden_widths=(4,)", *TINY]
+    changes = ("reg_weight=0", "hidden_widths=(4,)", "n_epochs=2", "n_levels=21", "n_draws=4")
+    fixed = [word for change in changes for word in ("--set", change)]
     tune = ["tune", "d.csv", "-t", "y", "-o", "m", "--search", "paper", *fixed, *ALONE]
     result = run(*tune, "--eval", "v.csv")
     assert "13 of 13 trials done" in result.stderr
@@ -122,6 +123,7 @@ def test_the_papers_grid(here):
     model = gentle.load("m")
     assert model.bandwidth in tuning.PAPER_GRID["bandwidth"]
     assert model.reg_weight == 0
+    assert model.is_game
     assert model.early_stopping is False  # as in the paper
     words = told_command(result)
     run(*words)

@@ -15,7 +15,7 @@ from gentle.metrics import evaluate, noise_floor
 from gentle.models.registry import MODULES
 
 KNN = gentle.KNN(n_neighbors=20)
-TINY = gentle.GENTLE(n_epochs=1, hidden_widths=(8,), n_levels=21)
+TINY = gentle.GENTLE(n_steps=5, hidden_widths=(8,), n_trees=6)
 
 
 def line(n=200, noise=0.1, seed=0):

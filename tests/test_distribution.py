@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import norm
 
-from gentle.distribution import ChunkedDistribution, QuantileTable
+from gentle.chunks import ChunkedDistribution
+from gentle.distribution import QuantileTable
 
 
 @st.composite
@@ -135,7 +136,41 @@ def test_chunks_answer_like_the_whole(n, chunk, seed):
         lambda d: d.std(),
     ):
         np.testing.assert_array_equal(answer(parts), answer(whole))
+    assert [tuple(map(list, row)) for row in parts.atoms()] == [([], [])] * n
     assert parts.event_shape == whole.event_shape == ()
+
+
+def test_atoms_are_those_of_the_row_in_every_kind_of_distribution():
+    table = QuantileTable([0.0, 0.2, 0.7, 1.0], [[0.0, 0.0, 3.0, 3.0], [1.0, 2.0, 2.0, 5.0]])
+    chunks = ChunkedDistribution(2, lambda rows: QuantileTable(table.levels, table.values[rows]), 1)
+    for dist in (table, chunks):
+        (values, mass), (others, more) = dist.atoms()
+        assert (values.tolist(), others.tolist()) == ([0.0, 3.0], [2.0])
+        np.testing.assert_allclose(np.append(mass, more), [0.2, 0.3, 0.5])
+        assert [row[0].tolist() for row in dist.atoms(0.25)] == [[3.0], [2.0]]
+    repeated = table.repeat(3).atoms(0.25)
+    assert [row[0].tolist() for row in repeated] == [[3.0]] * 3
+    assert table.affine(2.0, 1.0).atoms()[1][0].tolist() == [5.0]
+
+
+def test_only_averages_have_a_spread():
+    table = QuantileTable([0.0, 1.0], [[0.0, 1.0], [2.0, 4.0]])
+    chunks = ChunkedDistribution(2, lambda rows: QuantileTable([0.0, 1.0], table.values[rows]), 1)
+    for dist in (table, table.repeat(3), chunks, chunks.affine(2.0, 0.0)):
+        with pytest.raises(ValueError, match="made of one part, so it has no spread"):
+            dist.spread()
+    spread = np.array([0.5, 0.25])
+
+    def compute(rows):
+        return QuantileTable([0.0, 1.0], table.values[rows], lambda: spread[rows])
+
+    for chunk in (1, 2):
+        average = ChunkedDistribution(2, compute, chunk)
+        assert average.spread().tolist() == [0.5, 0.25]
+        assert average.affine(2.0, 9.0).spread().tolist() == [1.0, 0.5]
+    whole = compute(slice(0, 2))
+    assert whole.row(1).spread().tolist() == [0.25]
+    assert whole.repeat(3).spread().tolist() == [0.5] * 3
 
 
 def test_shapes_follow_the_question():

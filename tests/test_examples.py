@@ -11,7 +11,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 
 @pytest.mark.slow
 def test_the_demo_prints_its_comparison_and_leaves_a_figure_and_a_model(tmp_path):
-    command = [sys.executable, str(EXAMPLES / "demo.py"), "--epochs", "1", "--out", str(tmp_path)]
+    command = [sys.executable, str(EXAMPLES / "demo.py"), "--steps", "30", "--out", str(tmp_path)]
     shown = subprocess.run(command, capture_output=True, text=True, check=True)
     for words in ("marginal", "neighbours", "GENTLE", "noise floor", "WD", "KS"):
         assert words in shown.stdout

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import matplotlib
 
@@ -78,6 +79,25 @@ def test_an_ablation_is_the_same_model_with_one_thing_changed():
     }
     assert full.from_paper
     assert without.from_paper
+
+
+def test_stored_cells_of_the_papers_model_are_those_that_a_reproduction_would_make():
+    """They took hours: no default that the model has gained may change what they stand for."""
+    folder = Path(__file__).parent.parent / "benchmarks" / "reproduction" / "full" / "cells"
+    everything = [experiments.load(name) for name in experiments.names()]
+    cells = experiments.cells(everything, experiments.profile("full"))
+    papers = [cell for cell in cells if cell.model == "GENTLE"]
+    stored = [cell for cell in papers if (folder / f"{cell.name}.json").exists()]
+    assert {cell.method for cell in stored} == {"GENTLE", "GENTLE w/o reg", "GENTLE w/o smo"}
+    for cell in stored:
+        facts = json.loads((folder / f"{cell.name}.json").read_text())
+        assert cell.agrees(facts), cell.name
+        model, then = cell.estimator(), facts["settings"]
+        assert (model.map, model.regulariser) == ("mlp", "entropic")
+        known = set(model.get_params()) & set(then)
+        assert len(known) > 20
+        assert then.keys() <= known
+        assert then.get("map", "mlp") == "mlp"
 
 
 def test_a_cell_agrees_only_with_facts_on_which_the_result_depends_in_the_same_way():

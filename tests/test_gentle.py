@@ -1,6 +1,7 @@
 import copy
 
 import numpy as np
+import ot
 import pandas as pd
 import pytest
 import torch
@@ -13,7 +14,11 @@ from gentle.models.game import Game
 from gentle.nets import PaperMLP
 from oracles import as_function, looped_losses, plain_mlp
 
-SMALL = {"hidden_widths": (16, 16), "n_epochs": 3, "batch_size": 64, "verbose": 0, "device": "cpu"}
+PAPERS = {"map": "mlp", "fit_loss": "cdf", "regulariser": "entropic"}
+SMALL = {
+    "hidden_widths": (16, 16), "n_epochs": 3, "batch_size": 64, "verbose": 0, "device": "cpu",
+    **PAPERS,
+}  # fmt: skip
 
 
 def problem(n=60, seed=0, repeats=True):
@@ -25,10 +30,10 @@ def problem(n=60, seed=0, repeats=True):
 def game(n=40, weights=False, **settings):
     X, y = problem(n)
     w = np.random.default_rng(1).random(n) + 0.2 if weights else None
-    model = GENTLE(**{"n_draws": 5, "hidden_widths": (8, 8, 8), **settings})
+    model = GENTLE(**{"n_draws": 5, "hidden_widths": (8, 8, 8), **PAPERS, **settings})
     data = Grouped.of((X - X.mean(0)) / X.std(0), (y - y.mean()) / y.std(), w)
     seed = torch.Generator().manual_seed(0)
-    nets = [PaperMLP(2, model.hidden_widths, seed) for _ in range(2)]
+    nets = [model._network(name, 2, seed) for name in ("generator", "potential")]
     for net in nets:  # biases off zero, so that every parameter matters
         for bias in net.biases:
             torch.nn.init.normal_(bias, std=0.1, generator=seed)
@@ -120,6 +125,81 @@ def test_w2_fit_is_the_squared_distance_of_quantiles():
     torch.testing.assert_close(g.losses(batch)[0], expected, rtol=1e-2, atol=1e-2)
 
 
+@pytest.mark.parametrize("weights", [False, True])
+def test_crps_fit_is_twice_the_pinball_loss_of_the_responses(weights):
+    g = game(fit_loss="crps", weights=weights)
+    u = g.draw(len(g.data))
+    found = sum(g.losses(piece)[0].item() for piece in g.pieces(np.arange(len(g.data)), u))
+    values = g.generator(g.x, u).detach().double().numpy()
+    expected = 0.0
+    for i in range(len(g.data)):
+        rows = slice(g.data.start[i], g.data.start[i + 1])
+        total = g.data.weight[rows].sum()
+        for y, weight in zip(g.data.y[rows], g.data.weight[rows]):
+            for level, value in zip(u[i].double().numpy(), values[i]):
+                loss = (level - (y < value)) * (y - value)
+                expected += 2 * weight / total * loss / u.shape[1]
+    assert found == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["mlp", "monotone"])
+def test_the_quantile_regulariser_is_the_squared_distance_at_equal_levels(kind):
+    g = game(map=kind, regulariser="quantile")
+    u = g.draw(len(g.data))
+    found = float(total(g, u)[1])
+    child = np.flatnonzero(g.parent >= 0)
+    here, there = (g.generator(g.x[i], u[child]) for i in (child, g.parent[child]))
+    assert found == pytest.approx(float((here - there).square().mean()), rel=1e-5)
+    if kind == "monotone":  # the squared Wasserstein distance of the draws
+        pairs = zip(here.detach().numpy(), there.detach().numpy())
+        distances = [np.mean((np.sort(a) - np.sort(b)) ** 2) for a, b in pairs]
+        assert found == pytest.approx(np.mean(distances), rel=1e-5)
+
+
+def test_the_sinkhorn_regulariser_takes_half_of_each_cost_to_itself_away():
+    g, plain = game(regulariser="sinkhorn"), game(regulariser="entropic")
+    u = g.draw(len(g.data))
+    difference = float(total(plain, u)[1] - total(g, u)[1])
+    own = []
+    for child in np.flatnonzero(g.parent >= 0):
+        for i in (child, g.parent[child]):
+            draws = g.generator(g.x[i : i + 1], u[child : child + 1])[0].detach().double().numpy()
+            cost = (draws[:, None] - draws[None]) ** 2
+            own.append(ot.solve(cost, reg=1.0, max_iter=100_000, tol=1e-12).value)
+    assert difference == pytest.approx(np.mean(own), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("regulariser", "fit_loss"),
+    [("quantile", "cdf"), ("quantile", "w2"), ("entropic", "crps"), ("sinkhorn", "crps")],
+)
+def test_monotone_maps_can_play_the_game(regulariser, fit_loss):
+    X, y = problem()
+    changes = {"map": "monotone", "regulariser": regulariser, "fit_loss": fit_loss}
+    settings = SMALL | changes | {"n_epochs": 12, "lr_generator": 1e-2, "batch_size": 16}
+    model = GENTLE(**settings, early_stopping=False, random_state=0).fit(X, y)
+    assert model.is_game
+    losses = [record["loss"] for record in model.history_]
+    assert losses[-1] < losses[0]
+    raw = model.transport_map(X, np.linspace(0, 1, 101))
+    assert np.all(np.diff(raw, axis=1) >= -1e-4)
+    assert model.score(X, y) > 0
+    assert ("reg" in model.history_[0]) == (model.setting("reg_weight") > 0)
+
+
+def test_settings_left_open_are_those_of_the_model_asked_for():
+    default, game = GENTLE(), GENTLE(**PAPERS)
+    assert not default.is_game
+    assert game.is_game
+    assert default.get_params()["hidden_widths"] is None
+    for change in ({"map": "mlp"}, {"fit_loss": "cdf"}, {"regulariser": "sinkhorn"}):
+        assert GENTLE(**change).is_game
+    for name in ("reg_weight", "lr_generator", "hidden_widths"):
+        assert game.setting(name) == GENTLE.from_paper("ldw-cps").setting(name)
+        assert default.setting(name) != game.setting(name)
+    assert GENTLE(lr_generator=0.5).setting("lr_generator") == 0.5
+
+
 def test_stratified_draws_are_one_per_stratum_and_uniform():
     g = game(stratified=True, n_draws=8)
     u = g.draw(20_000)
@@ -131,7 +211,7 @@ def test_stratified_draws_are_one_per_stratum_and_uniform():
 
 
 def test_the_network_has_the_papers_seven_layers_and_concatenations():
-    net = PaperMLP(9, GENTLE().hidden_widths, torch.Generator().manual_seed(0))
+    net = PaperMLP(9, GENTLE(**PAPERS).setting("hidden_widths"), torch.Generator().manual_seed(0))
     shapes = [tuple(w.shape) for w in net.weights]
     assert shapes == [(256, 10), (256, 266), (128, 256), (128, 138), (64, 128), (64, 74), (1, 64)]
     assert all(bool((b == 0).all()) for b in net.biases)
@@ -152,8 +232,8 @@ def test_the_papers_settings_are_those_of_the_paper(name, bandwidth):
         "lr_generator": 1e-3, "lr_potential": 1e-3, "epsilon": 1.0, "reg_weight": 0.4,
         "anchor_generator": 3.0, "anchor_potential": 2.0, "follow_generator": 0.5,
         "follow_potential": 0.7, "bandwidth": bandwidth, "batch_size": 1000, "n_epochs": 50,
-        "n_draws": 64, "inner": "adam", "early_stopping": False, "fit_loss": "cdf",
-        "random_state": 3,
+        "n_draws": 64, "inner": "adam", "early_stopping": False, "random_state": 3,
+        **PAPERS,
     }  # fmt: skip
     found = model.get_params()
     assert {key: found[key] for key in expected} == expected
@@ -303,7 +383,15 @@ def test_divergence_is_an_error_and_the_earlier_fit_survives():
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"fit_loss": "mse"}, "fit_loss must be 'cdf' or 'w2'"),
+        ({"map": "spline"}, "map must be 'monotone' or 'mlp'"),
+        ({"regulariser": "l2"}, "regulariser must be 'quantile', 'entropic' or 'sinkhorn'"),
+        ({"tails": "heavy"}, "tails must be 'observed' or 'extrapolate'"),
+        ({"bounds": "none"}, "bounds must be 'auto', or a pair"),
+        ({"bounds": (0.0, np.inf)}, "bounds must be 'auto', or a pair"),
+        ({"bounds": (0.0, 1.0, 2.0)}, "bounds must be 'auto', or a pair"),
+        ({"n_trees": -1}, "n_trees must be an integer of at least 0"),
+        ({"n_steps": 0}, "n_steps must be an integer of at least 1"),
+        ({"fit_loss": "mse"}, "fit_loss must be 'crps', 'cdf' or 'w2'"),
         ({"epsilon": 0}, "epsilon must be positive"),
         ({"reg_weight": -1}, "reg_weight must be at least 0"),
         ({"bandwidth": -1}, "bandwidth must be a positive number"),
@@ -339,7 +427,7 @@ def test_a_device_that_is_not_there_falls_back_to_the_cpu_and_says_so():
 def test_it_learns_a_conditional_distribution():
     """y = tanh(x) + Γ(1, .3): the model must lie far closer to the truth than the marginal does."""
     data = datasets.load("tanh-plus-gamma", n_train=1000, random_state=0)
-    settings = {"n_epochs": 40, "batch_size": 100, "hidden_widths": (64, 64, 64)}
+    settings = {"n_epochs": 40, "batch_size": 100, "hidden_widths": (64, 64, 64), **PAPERS}
     model = GENTLE(**settings, random_state=0, verbose=0).fit(*data.train)
     assert model.score(*data.test) > 0.55
     X = pd.DataFrame({"x1": [-2.0, 0.0, 2.0]})

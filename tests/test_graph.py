@@ -10,6 +10,7 @@ from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from scipy.spatial.distance import pdist, squareform
 from sklearn.neighbors import kneighbors_graph
 
+from gentle import graph
 from gentle.graph import edge_lengths, spanning_tree
 
 
@@ -211,3 +212,11 @@ def test_lengths_need_one_parent_per_point():
     np.testing.assert_allclose(edge_lengths([[0, 0], [3, 4]], [-1, 0]), [0, 5])
     with pytest.raises(ValueError, match=r"shape \(3,\), but 2 points"):
         edge_lengths(np.zeros((2, 1)), [-1, 0, 0])
+
+
+def test_partners_are_parents_in_the_tree_and_in_large_tables_the_nearest_points(monkeypatch):
+    x = np.random.default_rng(0).normal(size=(60, 3))
+    np.testing.assert_array_equal(graph.partners(x), graph.spanning_tree(x))
+    monkeypatch.setattr(graph, "TREE_UP_TO", 59)
+    distance = np.linalg.norm(x[:, None] - x[None], axis=2) + np.diag(np.full(60, np.inf))
+    np.testing.assert_array_equal(graph.partners(x), distance.argmin(axis=1))

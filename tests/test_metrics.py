@@ -295,7 +295,7 @@ def test_input_that_cannot_be_scored_is_refused_with_the_reason(change, message)
 def test_a_fitted_model_is_scored_on_frames_with_its_column_names():
     X, y = table([30] * 8)
     frame = pd.DataFrame({"dose": X[:, 0], "age": X[:, 1]})
-    model = GENTLE(n_epochs=1, random_state=0, verbose=0).fit(frame, y)
+    model = GENTLE(n_steps=5, n_trees=6, random_state=0, verbose=0).fit(frame, y)
     scores = evaluate(model, frame, y, n_samples=500)
     np.testing.assert_allclose(
         scores.records["predicted_mean"], model.predict(frame)[scores.records["first_row"]]

@@ -7,13 +7,25 @@ import pytest
 import gentle
 from gentle import GENTLE, KNN
 
+SETTINGS = {
+    "default": {"n_steps": 5, "n_trees": 6},
+    "paper": {
+        **{"map": "mlp", "fit_loss": "cdf", "regulariser": "entropic"},
+        **{"n_epochs": 1, "n_levels": 21},
+    },
+}
 
-@pytest.fixture(scope="module")
-def model():
+
+def fitted(kind):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2))
-    settings = {"n_epochs": 1, "hidden_widths": (8, 8), "n_levels": 21}
-    return GENTLE(**settings, random_state=0, verbose=0).fit(X, X[:, 0] + rng.normal(size=60))
+    settings = SETTINGS[kind] | {"hidden_widths": (8, 8), "random_state": 0, "verbose": 0}
+    return GENTLE(**settings).fit(X, X[:, 0] + rng.normal(size=60))
+
+
+@pytest.fixture(scope="module", params=sorted(SETTINGS))
+def model(request):
+    return fitted(request.param)
 
 
 @pytest.fixture
@@ -35,7 +47,9 @@ def test_a_saved_model_is_two_files_of_which_one_is_for_people(folder):
 def test_history_network_and_tree_come_back(model, folder):
     loaded = gentle.load(folder)
     assert loaded.history_ == model.history_
-    np.testing.assert_array_equal(loaded.parent_, model.parent_)
+    assert loaded.validation_skill_ == model.validation_skill_
+    if model.is_game:
+        np.testing.assert_array_equal(loaded.parent_, model.parent_)
     u = [0.1, 0.7]
     X = np.zeros((1, 2))
     np.testing.assert_array_equal(loaded.transport_map(X, u), model.transport_map(X, u))
@@ -100,7 +114,7 @@ def test_an_empty_folder_may_be_filled_even_the_current_one(model, tmp_path, mon
 
 def test_arrays_as_parameters_are_saved_and_what_cannot_be_is_refused(model, tmp_path):
     X, y = np.arange(6.0)[:, None], np.arange(6.0)
-    settings = {"hidden_widths": np.array([4, 4]), "n_epochs": 1, "verbose": 0}
+    settings = {"hidden_widths": np.array([4, 4]), "n_steps": 5, "n_trees": 2, "verbose": 0}
     GENTLE(**settings, random_state=np.random.default_rng(0)).fit(X, y).save(tmp_path / "m")
     loaded = gentle.load(tmp_path / "m")
     assert tuple(loaded.hidden_widths) == (4, 4)
@@ -149,6 +163,21 @@ def test_a_tampered_description_is_a_value_error(folder, changes, message):
     edit(folder, **changes)
     with pytest.raises(ValueError, match=message):
         gentle.load(folder)
+
+
+@pytest.mark.parametrize("format", [1, 2])
+def test_a_model_saved_when_there_was_only_the_papers_game_loads_as_that(tmp_path, format):
+    model = fitted("paper")
+    model.save(tmp_path / "model")
+    facts = json.loads((tmp_path / "model/model.json").read_text())
+    new = ("map", "regulariser", "tails", "bounds", "atoms", "n_trees", "n_steps")
+    old = {name: value for name, value in facts["parameters"].items() if name not in new}
+    edit(tmp_path / "model", parameters=old, format=format)
+    loaded = gentle.load(tmp_path / "model")
+    assert loaded.is_game
+    assert loaded.get_params() == model.get_params()
+    X = np.random.default_rng(1).normal(size=(5, 2))
+    np.testing.assert_array_equal(loaded.sample(X, 3, 0), model.sample(X, 3, 0))
 
 
 def test_changed_weights_do_not_load(folder):

@@ -41,7 +41,7 @@ def test_a_point_mass_is_a_line(table):
 
 
 def test_history_marks_the_best_epoch(table):
-    model = GENTLE(n_epochs=3, hidden_widths=(8,), verbose=0, random_state=0).fit(*table)
+    model = GENTLE(n_steps=9, hidden_widths=(8,), n_trees=0, verbose=0, random_state=0).fit(*table)
     axis = plots.history(model)
     best = min(r["validation"] for r in model.history_)
     right = axis.figure.axes[1]

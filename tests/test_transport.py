@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import ks_2samp, wasserstein_distance
 
-from gentle.transport import ks, semidual, soft_c_transform, wasserstein
+from gentle.transport import ks, self_transport, semidual, soft_c_transform, wasserstein
 
 NUMBERS = st.floats(-1e3, 1e3, allow_subnormal=False)
 WEIGHTS = st.integers(0, 5)
@@ -168,6 +168,44 @@ def test_equal_distributions_have_a_positive_entropic_cost():
     y, _ = draws(50)
     narrow, wide = (semidual(best_potential(s, s, 1.0), s, s, 1.0) for s in (y * 0.1, y))
     assert 0 < narrow < wide
+
+
+@pytest.mark.parametrize(("epsilon", "n_steps"), [(0.1, 2000), (1.0, 20), (30.0, 20)])
+def test_transport_to_itself_is_the_entropic_cost(epsilon, n_steps):
+    y, _ = draws(12)
+    cost = (y[:, None] - y[None]).square().numpy()
+    expected = ot.solve(cost, reg=epsilon, max_iter=200_000, tol=1e-12).value
+    np.testing.assert_allclose(self_transport(y, epsilon, n_steps), expected, rtol=1e-5)
+    batch = torch.stack([y, y * 0.5])
+    found = self_transport(batch, epsilon, n_steps)
+    torch.testing.assert_close(found[0], self_transport(y, epsilon, n_steps))
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 10.0])
+def test_transport_to_itself_is_differentiated_without_its_steps(epsilon):
+    y = draws(6)[0].requires_grad_()
+    (gradient,) = torch.autograd.grad(self_transport(y, epsilon, 500), y)
+    for i in range(len(y)):
+        values = []
+        for step in (1e-5, -1e-5):
+            moved = y.detach().clone()
+            moved[i] += step
+            values.append(float(self_transport(moved, epsilon, 500)))
+        assert float(gradient[i]) == pytest.approx((values[0] - values[1]) / 2e-5, abs=1e-7)
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 10.0])
+def test_the_sinkhorn_divergence_is_zero_for_equal_samples_only(epsilon):
+    y, _ = draws(20)
+
+    def divergence(a, b):
+        cost = semidual(best_potential(a, b, epsilon), b, a, epsilon)
+        return float(cost - (self_transport(a, epsilon, 200) + self_transport(b, epsilon, 200)) / 2)
+
+    assert divergence(y, y) == pytest.approx(0, abs=1e-9)
+    assert divergence(y, y.flip(0)) == pytest.approx(0, abs=1e-9)
+    assert divergence(y, 0.5 * y) > 1e-4
+    assert divergence(y, y + 0.3) == pytest.approx(0.09, rel=1e-6)  # a shift is its square
 
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, float("nan")])

@@ -15,7 +15,10 @@ from gentle.models.gentle import PAPER
 from gentle.spaces import Between, OneOf
 from gentle.training import watching
 
+SMALL = {"n_steps": 12, "hidden_widths": (8,), "n_trees": 6}
+PAPERS = {"map": "mlp", "fit_loss": "cdf", "regulariser": "entropic"}
 TINY = {"n_epochs": 12, "patience": 12, "hidden_widths": (8,), "n_levels": 51, "batch_size": 60}
+TINY |= PAPERS
 
 
 def table(n=200, seed=0):
@@ -122,11 +125,12 @@ def test_trials_share_held_out_rows_and_the_model_sees_the_whole_table(fits):
     assert found.model.random_state == 4
 
 
-def test_with_an_eval_set_the_model_is_that_of_the_best_trial(tmp_path):
+@pytest.mark.parametrize("settings", [SMALL, TINY], ids=["default", "paper"])
+def test_with_an_eval_set_the_model_is_that_of_the_best_trial(tmp_path, settings):
     train, validation = table(), table(60, seed=1)
     space = {"lr_generator": Between(1e-3, 1e-2, log=True), "hidden_widths": OneOf(((8,), (9, 9)))}
     found = tuning.search(
-        GENTLE(**TINY), *train, space=space, eval_set=validation, n_trials=3, random_state=1
+        GENTLE(**settings), *train, space=space, eval_set=validation, n_trials=3, random_state=1
     )
     assert crps(found.model, *validation) == pytest.approx(found.best_score)
     assert found.best_settings.items() <= found.model.get_params().items()
@@ -223,13 +227,13 @@ def test_two_workers_share_a_study():
 
 
 def test_hopeless_training_is_stopped_early(monkeypatch):
-    epochs, score = [], gentle.models.gentle._validation_score
+    epochs, score = [], gentle.models.game._validation_score
 
     def counted(*arguments):
         epochs.append(1)
         return score(*arguments)
 
-    monkeypatch.setattr("gentle.models.gentle._validation_score", counted)
+    monkeypatch.setattr("gentle.models.game._validation_score", counted)
     X, _ = table(100)
     found = tuning.search(
         GENTLE(**TINY | {"batch_size": 20, "reg_weight": 0, "lr_generator": 0.02}),

@@ -6,7 +6,6 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,8 +45,30 @@ class ConditionalDistribution(ABC):
         """Standard deviation of Y given x, ``(n,)``."""
 
     @abstractmethod
+    def atoms(self, min_probability: float = 0.0) -> list[tuple[Floats, Floats]]:
+        """The values that have a probability of their own, row by row.
+
+        Args:
+            min_probability: Only atoms with a larger probability.
+
+        Returns:
+            For each row its atoms, increasing, and their probabilities.
+        """
+
+    @abstractmethod
     def affine(self, scale: float, shift: float) -> ConditionalDistribution:
         """The distributions of scale · Y + shift, for a positive scale."""
+
+    def spread(self) -> Floats:
+        """How far the parts of an average of distributions disagree, in units of y, ``(n,)``.
+
+        The root mean square Wasserstein-2 distance of the parts from their average. It is large
+        where the model has little to go by, as far away from its training data.
+
+        Raises:
+            ValueError: The distribution is no average.
+        """
+        raise ValueError("this distribution is made of one part, so it has no spread")
 
     def cdf(self, y: ArrayLike) -> Floats:
         """P(Y ≤ y | x): y ``(n,)`` or a number gives ``(n,)``, ``(n, m)`` gives ``(n, m)``."""
@@ -55,7 +76,11 @@ class ConditionalDistribution(ABC):
         return self._at("cdf", points).reshape(shape)
 
     def log_prob(self, y: ArrayLike) -> Floats:
-        """Log density, at an atom the log of its probability; shapes as for `cdf`."""
+        """Log density, at an atom the log of its probability; shapes as for `cdf`.
+
+        The density is with respect to Lebesgue measure plus counting measure on the row's atoms:
+        over all y but the atoms it integrates to one minus their probabilities.
+        """
         points, shape = self._per_row(y)
         return self._at("log_prob", points).reshape(shape)
 
@@ -127,14 +152,14 @@ class QuantileTable(ConditionalDistribution):
     """Monotone piecewise-linear quantile functions on the line, one per row.
 
     The knots of a row are points (level, value), both nondecreasing, from level 0 to level 1. Two
-    knots with one value are
-    a plateau: an atom whose probability is the difference of their levels. Two knots with one level
-    are a jump: a gap in the support. Between knots the distribution is uniform; nothing lies beyond
-    the first and the last value.
+    knots with one value are a plateau: an atom whose probability is the difference of their levels.
+    Two knots with one level are a jump: a gap in the support. Between knots the distribution is
+    uniform; nothing lies beyond the first and the last value.
 
     Args:
         levels: ``(K,)``, common to all rows, or ``(n, K)``.
         values: ``(n, K)``.
+        spread: Gives the spread, ``(n,)``, if the distributions are averages.
 
     Example:
         >>> # P(Y = 0) = 1/4, otherwise uniform on (0, 3)
@@ -145,7 +170,10 @@ class QuantileTable(ConditionalDistribution):
         1.125
     """
 
-    def __init__(self, levels: ArrayLike, values: ArrayLike) -> None:
+    def __init__(
+        self, levels: ArrayLike, values: ArrayLike, spread: Callable[[], Floats] | None = None
+    ) -> None:
+        self._spread = spread
         self.levels = np.asarray(levels, np.float64)
         self.values = np.asarray(values, np.float64)
         if self.values.ndim != 2 or self.values.shape[1] < 2:
@@ -180,11 +208,14 @@ class QuantileTable(ConditionalDistribution):
         return cls(levels, np.repeat(y, 2, axis=1))
 
     def affine(self, scale: float, shift: float) -> QuantileTable:  # noqa: D102
-        return QuantileTable(self.levels, self.values * scale + shift)
+        spread = None if self._spread is None else lambda: scale * self.spread()
+        return QuantileTable(self.levels, self.values * scale + shift, spread)
 
     def row(self, index: int = 0) -> QuantileTable:
         """One row as a table of its own."""
-        return QuantileTable(self._row_levels[index], self.values[index : index + 1])
+        one = slice(index, index + 1)
+        spread = None if self._spread is None else lambda: self.spread()[one]
+        return QuantileTable(self._row_levels[index], self.values[one], spread)
 
     def repeat(self, n_rows: int) -> RepeatedDistribution:
         """The first row's distribution for n rows."""
@@ -244,8 +275,12 @@ class QuantileTable(ConditionalDistribution):
         with np.errstate(divide="ignore"):
             return np.log(mass)
 
-    def atoms(self, min_probability: float = 0.0) -> list[tuple[Floats, Floats]]:
-        """Values and probabilities, above ``min_probability``, of each row's atoms."""
+    def spread(self) -> Floats:  # noqa: D102
+        return super().spread() if self._spread is None else self._spread()
+
+    def atoms(  # noqa: D102
+        self, min_probability: float = 0.0
+    ) -> list[tuple[Floats, Floats]]:
         found = []
         for levels, values in zip(self._row_levels, self.values):
             points, first = np.unique(values, return_index=True)
@@ -303,74 +338,19 @@ class RepeatedDistribution(ConditionalDistribution):
     def std(self) -> Floats:  # noqa: D102
         return np.repeat(self._one.std(), self._n_rows)
 
+    def atoms(  # noqa: D102
+        self, min_probability: float = 0.0
+    ) -> list[tuple[Floats, Floats]]:
+        return self._one.atoms(min_probability) * self._n_rows
+
+    def spread(self) -> Floats:  # noqa: D102
+        return np.repeat(self._one.spread(), self._n_rows)
+
     def affine(self, scale: float, shift: float) -> RepeatedDistribution:  # noqa: D102
         return RepeatedDistribution(self._one.affine(scale, shift), self._n_rows)
 
     def _at(self, question: str, points: Floats) -> Floats:
         return self._one._at(question, points.reshape(1, -1)).reshape(points.shape)
-
-
-class ChunkedDistribution(ConditionalDistribution):
-    """Many rows, computed a chunk at a time when a question is asked, so that memory stays bounded.
-
-    Args:
-        n_rows: Number of rows.
-        compute: Gives the distribution of the rows of a slice.
-        chunk_rows: Rows per slice.
-    """
-
-    def __init__(
-        self, n_rows: int, compute: Callable[[slice], ConditionalDistribution], chunk_rows: int
-    ) -> None:
-        self._n_rows, self._compute, self._chunk_rows = n_rows, compute, max(1, chunk_rows)
-
-    def __len__(self) -> int:
-        return self._n_rows
-
-    @cached_property
-    def _only(self) -> ConditionalDistribution:
-        return self._compute(slice(0, self._n_rows))
-
-    def _map(self, ask: Callable[[ConditionalDistribution, slice], Any]) -> Any:
-        if self._n_rows <= self._chunk_rows:
-            return ask(self._only, slice(0, self._n_rows))
-        slices = [
-            slice(start, min(start + self._chunk_rows, self._n_rows))
-            for start in range(0, self._n_rows, self._chunk_rows)
-        ]
-        return np.concatenate([ask(self._compute(rows), rows) for rows in slices])
-
-    def ppf(self, u: Floats) -> Floats:  # noqa: D102
-        return self._map(lambda part, rows: part.ppf(u[rows]))
-
-    def sample(  # noqa: D102
-        self,
-        n_samples: int = 1,
-        random_state: Seed = None,
-        u: ArrayLike | None = None,
-        first_row: int = 0,
-    ) -> Floats:
-        if u is not None:
-            return super().sample(n_samples, random_state, u, first_row)
-        seed = as_seed(random_state)
-        return self._map(
-            lambda part, rows: part.sample(n_samples, seed, first_row=first_row + rows.start)
-        )
-
-    def mean(self) -> Floats:  # noqa: D102
-        return self._map(lambda part, _: part.mean())
-
-    def std(self) -> Floats:  # noqa: D102
-        return self._map(lambda part, _: part.std())
-
-    def affine(self, scale: float, shift: float) -> ChunkedDistribution:  # noqa: D102
-        compute, chunk = self._compute, self._chunk_rows
-        return ChunkedDistribution(
-            self._n_rows, lambda rows: compute(rows).affine(scale, shift), chunk
-        )
-
-    def _at(self, question: str, points: Floats) -> Floats:
-        return self._map(lambda part, rows: part._at(question, points[rows]))
 
 
 def row_search(a: Floats, v: Floats, side: str) -> NDArray[np.int64]:

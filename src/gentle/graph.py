@@ -15,6 +15,31 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
+TREE_UP_TO = 50_000
+
+
+def partners(x: ArrayLike) -> Ints:
+    """A close partner for each point: its parent in the spanning tree, -1 at the root.
+
+    Above 50,000 points (`TREE_UP_TO`), where the tree would take minutes, it is the nearest other
+    point.
+
+    Args:
+        x: Distinct points, ``(n, d)``, finite and at least one.
+
+    Returns:
+        The partner of each point, ``(n,)``.
+    """
+    points = _points(x)
+    if len(points) <= TREE_UP_TO:
+        return spanning_tree(points)
+    from scipy.spatial import KDTree
+
+    nearest = np.asarray(KDTree(points).query(points, k=2)[1])
+    own = np.arange(len(points))
+    return np.where(nearest[:, 0] == own, nearest[:, 1], nearest[:, 0]).astype(np.int64)
+
+
 def spanning_tree(x: ArrayLike, root: int = 0) -> Ints:
     """Directed Euclidean minimum spanning tree of the points, grown from one of them.
 

@@ -23,6 +23,8 @@ _LINEAR_PART = 0.2  # of the coordinate "ranks"
 _ATOM_WIDTH = 3.0  # of an atom of all the weight, in the coordinate "linear"
 _TAIL = 0.5  # standard deviations of the coordinate from which the tails' slope is taken
 _NEAR = 1e-9  # smallest distance of knots
+_FARTHEST = 1e6  # standard deviations; further out the knots could not be told apart
+_LARGEST = np.finfo(np.float64).max  # stands for infinity in files, which hold finite numbers
 
 
 @dataclass(frozen=True)
@@ -85,9 +87,10 @@ class ResponseEncoder:
         n = weight.sum() ** 2 / (weight**2).sum()
         after = np.minimum(after, 1.0) * (n / (n + 1)) + 0.5 / (n + 1)
         before = np.concatenate([[0.5 / (n + 1)], after[:-1]])
-        mean = share @ values
-        straight = (values - mean) / np.sqrt(share @ (values - mean) ** 2)
-        if scale == "linear":
+        straight = _standardised(values, share)
+        if is_atom.all():  # a discrete response: there is nothing between the plateaus
+            left, right = ndtri(before), ndtri(after)
+        elif scale == "linear":
             width = np.where(is_atom, _ATOM_WIDTH * share, 0.0)
             left = straight + np.cumsum(width) - width
             right = left + width
@@ -124,11 +127,18 @@ class ResponseEncoder:
         )
 
     def decode(self, z: Floats) -> Floats:
-        """Responses at points of the coordinate; nondecreasing."""
+        """Responses at points of the coordinate; nondecreasing but for rounding."""
         y = np.interp(z, self.z, self.y)
-        below = _beyond(self.z[0] - z, self.y[0] - self.bounds[0], self.slopes[0])
-        above = _beyond(z - self.z[-1], self.bounds[1] - self.y[-1], self.slopes[1])
-        return y - below + above
+        if self.slopes[0]:
+            y -= _beyond(self.z[0] - z, self.y[0] - self.bounds[0], self.slopes[0])
+        if self.slopes[1]:
+            y += _beyond(z - self.z[-1], self.bounds[1] - self.y[-1], self.slopes[1])
+        return np.clip(y, *self.limits)
+
+    @property
+    def limits(self) -> Floats:
+        """The smallest and the largest response that `decode` can give, ``(2,)``."""
+        return np.clip(np.where(self.slopes > 0, self.bounds, self.y[[0, -1]]), -_LARGEST, _LARGEST)
 
     @property
     def plateaus(self) -> Floats:
@@ -147,13 +157,20 @@ class ResponseEncoder:
             z: Nondecreasing along a row, ``(n, L)``.
         """
         plateaus = self.plateaus
-        y = self.decode(z)
+        # Rounding must not lift a value above the knot that follows: an atom would move with it.
+        # Between plateaus that touch there is nothing.
+        above = np.searchsorted(self.z, z)
+        next_knot = np.append(self.y, _LARGEST)[above]
+        touching = np.append(np.diff(self.z, prepend=-np.inf) <= 2 * _NEAR, False)[above]
+        y = np.where(touching, next_knot, np.minimum(self.decode(z), next_knot))
         if not len(plateaus):
             return QuantileTable(levels, np.maximum.accumulate(y, axis=1))
         in_z = QuantileTable(levels, z)
         ends = plateaus[:, :2].ravel()
         crossing = in_z.cdf(np.broadcast_to(ends, (len(z), len(ends))))
         crossing = np.maximum.accumulate(crossing, axis=1)
+        touching = 2 * np.flatnonzero(plateaus[1:, 0] - plateaus[:-1, 1] <= 2 * _NEAR) + 2
+        crossing[:, touching] = crossing[:, touching - 1]
         atoms = np.clip(np.repeat(plateaus[:, 2], 2), y[:, :1], y[:, -1:])
         all_levels = np.concatenate([np.broadcast_to(levels, z.shape), crossing], axis=1)
         all_values = np.concatenate([y, atoms], axis=1)
@@ -165,13 +182,15 @@ class ResponseEncoder:
         )
 
     def arrays(self) -> dict[str, Floats]:
-        """What `restored` needs."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        """What `restored` needs, all of it finite."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return found | {"bounds": np.clip(self.bounds, -_LARGEST, _LARGEST)}
 
     @classmethod
     def restored(cls, arrays: dict[str, Any]) -> ResponseEncoder:
         """An encoder from arrays that may hold anything: a ValueError unless it can work."""
         z, y, slopes, bounds = (np.asarray(arrays[field.name], np.float64) for field in fields(cls))
+        bounds = np.where(np.abs(bounds) == _LARGEST, np.copysign(np.inf, bounds), bounds)
         if not (
             z.ndim == 1
             and z.shape == y.shape
@@ -188,6 +207,14 @@ class ResponseEncoder:
         ):
             raise ValueError("its response encoder is damaged: knots do not increase")
         return cls(z, y, slopes, bounds)
+
+
+def _standardised(values: Floats, share: Floats) -> Floats:
+    """(y - mean) / standard deviation, at whatever scale; both within what a double can hold."""
+    values = np.ldexp(values, -np.frexp(np.abs(values).max())[1])  # exact, unlike a quotient
+    gap = values - share @ values
+    gap = gap / np.abs(gap).max()
+    return np.clip(gap / np.sqrt(share @ gap**2), -_FARTHEST, _FARTHEST)
 
 
 def find_atoms(values: Floats, share: Floats, n_rows: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -257,8 +284,9 @@ def _slopes(z: Floats, y: Floats) -> Floats:
 def _beyond(distance: Floats, room: float, slope: float) -> Floats:
     """How far y goes on at this distance of z beyond the last knot, never as far as ``room``."""
     distance = np.maximum(distance, 0.0)
-    if slope == 0 or room == 0:
+    if room == 0:
         return np.zeros_like(distance)
-    if np.isinf(room):
-        return slope * distance
-    return -room * np.expm1(-slope / room * distance)
+    with np.errstate(over="ignore"):
+        if np.isinf(room):
+            return slope * distance
+        return -room * np.expm1(-min(slope / room, _LARGEST) * distance)

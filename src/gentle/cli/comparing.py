@@ -56,7 +56,7 @@ def compare(
         typer.Option(
             "--set",
             metavar="MODEL.NAME=VALUE",
-            help="Setting of a model, such as GENTLE.n_epochs=20; may be given several times.",
+            help="Setting of a model, such as GENTLE.n_steps=500; may be given several times.",
         ),
     ] = None,
     folds: Annotated[
@@ -99,7 +99,7 @@ def compare(
     Example:
         gentle compare patients.csv --target QALY
         gentle compare visits.csv -t cost --group patient --models GENTLE,KNN
-        gentle compare patients.csv -t QALY --set GENTLE.n_epochs=20 --out ranks.csv
+        gentle compare patients.csv -t QALY --set GENTLE.n_steps=500 --out ranks.csv
     """
     from gentle.comparison import FIRST_CHOICE
     from gentle.comparison import compare as cross_validate
@@ -158,7 +158,7 @@ def _with_settings(names: Sequence[str], settings: Sequence[str]) -> dict[str, A
         model, dot, setting = text.partition(".")
         if not dot or "=" in model:
             raise typer.BadParameter(
-                f"{text!r} is not MODEL.NAME=VALUE, such as GENTLE.n_epochs=20", param_hint="--set"
+                f"{text!r} is not MODEL.NAME=VALUE, such as GENTLE.n_steps=500", param_hint="--set"
             )
         if model.strip().lower() not in by_lower_case:
             raise typer.BadParameter(

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     Rows = tuple[pd.DataFrame, NDArray[np.float64], NDArray[np.float64] | None]
 
+_PAPERS_DATA = ("ldw-cps", "ecm")
 _DEVICES = ("auto", "cpu", "cuda", "mps")
 _OWN_OPTIONS = {"random_state": "--seed", "device": "--device", "verbose": "--quiet"}
 
@@ -61,6 +62,13 @@ def fit(
     evaluation: Evaluation = None,
     drop: Drop = None,
     settings: Settings = None,
+    paper: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DATASET",
+            help="Train GENTLE as in the paper, with its settings for ldw-cps or ecm.",
+        ),
+    ] = None,
     seed: Seed = None,
     device: Annotated[
         str,
@@ -81,7 +89,8 @@ def fit(
 
     Example:
         gentle fit patients.csv --target QALY --out model/
-        gentle fit patients.csv -t QALY -o model/ --set n_epochs=20 --overwrite
+        gentle fit patients.csv -t QALY -o model/ --set n_steps=500 --overwrite
+        gentle fit patients.csv -t QALY -o paper/ --paper ecm --set n_epochs=20
     """
     import pandas
 
@@ -89,6 +98,7 @@ def fit(
     if device.split(":")[0] not in _DEVICES:
         raise typer.BadParameter(f"choose from {', '.join(_DEVICES)}", param_hint="--device")
     chosen, arguments = configured(model, settings or [])
+    arguments = _paper_settings(chosen, paper) | arguments
     seed = chosen_seed(seed)
     estimator = chosen(**arguments, random_state=seed, device=device, verbose=0 if quiet else 1)
     rows = read_rows(table, target, weight, dropped=drop or [])
@@ -138,6 +148,19 @@ def configured(name: str, settings: Sequence[str]) -> tuple[Any, dict[str, Any]]
         )
     chosen = model_class(by_lower_case[name.lower()])
     return chosen, dict(_setting(chosen, text) for text in settings)
+
+
+def _paper_settings(chosen: Any, dataset: str | None) -> dict[str, Any]:
+    if dataset is None:
+        return {}
+    if chosen.__name__ != "GENTLE" or dataset not in _PAPERS_DATA:
+        raise typer.BadParameter(
+            f"the paper has settings for GENTLE on {' and on '.join(_PAPERS_DATA)}",
+            param_hint="--paper",
+        )
+    from gentle.models.gentle import PAPER
+
+    return PAPER[dataset]
 
 
 def _setting(chosen: type, text: str) -> tuple[str, Any]:

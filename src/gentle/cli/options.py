@@ -91,7 +91,7 @@ Settings = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="Setting of the model, such as n_epochs=20; may be given several times. "
+        help="Setting of the model, such as n_steps=500; may be given several times. "
         "A name that does not exist lists those that do.",
     ),
 ]

@@ -12,9 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from gentle.chunks import ChunkedDistribution
 from gentle.covariates import CovariateEncoder
 from gentle.data import Grouped, Standardiser
-from gentle.distribution import ChunkedDistribution, ConditionalDistribution, QuantileTable
+from gentle.distribution import ConditionalDistribution, QuantileTable
 from gentle.models import checks
 from gentle.models.intake import EvalSet, Rows, TrainingFacts, distribution_of, name_of
 from gentle.models.summary import summary_of
@@ -222,9 +223,8 @@ class ConditionalGenerator(RegressorMixin, BaseEstimator, ABC):
     def _encoded_covariates(self, X: Any) -> Floats:
         """Covariates with the columns seen in `fit`, in the units in which the model knows them."""
         check_is_fitted(self, "covariate_encoder_")
-        model = type(self).__name__
+        model, expected = type(self).__name__, getattr(self, "feature_names_in_", None)
         table = checks.covariates(X, model)
-        expected = getattr(self, "feature_names_in_", None)
         checks.same_columns(table, self.n_features_in_, expected, model)
         x = self.covariate_encoder_.encode(table)
         checks.within_reach(x, self.covariate_encoder_.owners)

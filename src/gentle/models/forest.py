@@ -138,8 +138,8 @@ class LeafShares:
         if not (
             edges.ndim == 1
             and len(edges) > 1
-            and np.all(np.diff(edges) > 0)
             and np.all(np.isfinite(edges))
+            and np.all(np.diff(edges) > 0)
         ):
             raise ValueError("its bins are damaged: edges do not increase")
         check_shares(trees, share, of, start, len(edges) - 1)

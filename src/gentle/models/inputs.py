@@ -91,8 +91,10 @@ class Inputs:
         out[:, self.view("straight")] = np.sign(x) * (np.minimum(np.abs(x), _NEAR) + np.log1p(far))
         scores = out[:, self.view("scores")]
         for j in range(x.shape[1]):
-            scores[:, j] = np.interp(x[:, j], self.knots[j], self.scores[j])
-        pieces = (x[:, self.column] - self.start) / self.length if len(self.column) else 0
+            found = np.interp(x[:, j], self.knots[j], self.scores[j])
+            scores[:, j] = np.clip(found, self.scores[j, 0], self.scores[j, -1])
+        with np.errstate(over="ignore"):  # far beyond a short piece
+            pieces = (x[:, self.column] - self.start) / self.length
         out[:, self.view("pieces")] = 0.5 * np.clip(pieces, 0, 1)
         return out
 
@@ -107,12 +109,14 @@ class Inputs:
         if not (
             found.knots.shape == found.scores.shape == (n_columns, _N_KNOTS)
             and np.all(np.diff(found.knots) >= 0)
+            and np.all(np.isfinite(found.knots))
             and np.all(np.isfinite(found.scores))
             and found.column.dtype.kind == "i"
             and found.column.shape == found.start.shape == found.length.shape
             and found.column.ndim == 1
             and np.all((found.column >= 0) & (found.column < n_columns))
             and np.all(np.isfinite(found.start))
+            and np.all(np.isfinite(found.length))
             and np.all(found.length > 0)
         ):
             raise ValueError("its inputs are damaged: knots do not increase")

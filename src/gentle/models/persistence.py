@@ -114,7 +114,8 @@ def load(folder: str | os.PathLike[str]) -> Any:
             raise ValueError(
                 f"{_WEIGHTS} does not match its checksum; it is truncated or was changed"
             )
-        model = model_class(description["class"])(**_arguments(description["parameters"]))
+        parameters = _arguments(description["class"], description["parameters"])
+        model = model_class(description["class"])(**parameters)
         arrays = from_bytes(weights)
         _restore(model, arrays, description)
     except ValueError as error:
@@ -233,7 +234,10 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, (bool, int, float, str, type(None))) else None
 
 
-def _arguments(parameters: dict[str, Any]) -> dict[str, Any]:
+def _arguments(model: str, parameters: dict[str, Any]) -> dict[str, Any]:
+    """Constructor arguments from JSON, of earlier versions too."""
+    if model == "GENTLE" and "map" not in parameters:  # saved when there was the paper's game only
+        parameters = {"map": "mlp", "fit_loss": "cdf", "regulariser": "entropic"} | parameters
     return {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in parameters.items()

@@ -1,4 +1,4 @@
-"""How the default GENTLE learns: several parts of the data, several kinds of map, and trees."""
+"""The training of many networks at once."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from scipy.special import ndtr
 from torch import Tensor
 
 from gentle.data import Grouped
+from gentle.graph import partners
 from gentle.models.ensemble import (
     INNER,
-    Ensemble,
     Kind,
     best_average,
     evaluated,
@@ -36,49 +36,11 @@ Ints = NDArray[np.int64]
 
 _N_CYCLES = 6  # of the learning rate, each twice as long as the one before
 _WARM_UP = 30  # steps
+_TAIL_EMPHASIS = 0.5  # 1 is the CRPS; less gives outer levels more weight, which is as proper
 _WEIGHT_AVERAGE = 0.99
 _HOPELESS = 1.3  # times the best score
 _PROGRESS = 0.9998  # factor of the score that a cycle must reach to be worth another one
 _TRIAL_CYCLES = 3  # after which kinds of network that nobody needs are dropped
-_MAX_SCORED = 4000  # held-out rows that decide about the weights of the average
-_MIN_LEAF = (4, 12)  # rows in a leaf, by turns
-_N_BINS = 400
-_ATOMS_FORBID_LINEAR = 0.1  # share of atoms above which only ranks are used
-
-
-def learn(
-    model: Any, train: Grouped, validation: Grouped | None, rng: np.random.Generator
-) -> tuple[Ensemble, list[dict[str, float]], float, int]:
-    """Fit the default GENTLE.
-
-    Args:
-        model: Holds the settings.
-        train: Encoded covariates with responses in their own units.
-        validation: Rows that decide when to stop and how to average; without them, each part holds
-            out some covariates of its own.
-        rng: Source of all randomness.
-
-    Returns:
-        The ensemble, the history of its networks' training, its CRPS on unseen rows, their number.
-    """
-    rows = Rows.of(train)
-    coordinates = _coordinates(model, rows)
-    inputs = Inputs.of(rows.x, rows.weight)
-    folds = _folds(train, validation, rng)
-    school = School(model, rows, coordinates, folds, inputs, _kinds(coordinates, inputs), rng)
-    history = school.train()
-    forests = _grown(model, rows, coordinates[0], folds, rng)
-    parts = [school.parts(fold, forests) for fold in range(len(folds))]
-    unseen = [fold.unseen for fold in folds]
-    if validation is not None:  # all folds have the same rows: the mean of their answers counts
-        parts, unseen = [_mean_parts(parts)], unseen[:1]
-    columns = [None if part[0] is None else np.concatenate(part) for part in zip(*parts)]
-    y, weight = (np.concatenate(c) for c in zip(*((rows.y, rows.weight) for rows in unseen)))
-    weights, widening, crps = best_average(columns, coordinates[0], y, weight)
-    forest = LeafShares.joined(forests) if forests and weights[-1] > 0 else None
-    school.net.eval()
-    made = Ensemble(school.net, school.kinds, inputs, coordinates, forest, weights, widening)
-    return made, history, crps, len(y)
 
 
 @dataclass(frozen=True)
@@ -105,41 +67,6 @@ class Fold:
 
     seen: Ints
     unseen: Rows
-
-
-def _coordinates(model: Any, rows: Rows) -> list[ResponseEncoder]:
-    options = {"tails": model.tails, "bounds": model.bounds, "atoms": model.atoms}
-    ranks = ResponseEncoder.of(rows.y, rows.weight, scale="ranks", **options)
-    at_atoms = np.isin(rows.y, ranks.plateaus[:, 2])
-    if rows.weight[at_atoms].sum() > _ATOMS_FORBID_LINEAR * rows.weight.sum():
-        return [ranks]
-    return [ranks, ResponseEncoder.of(rows.y, rows.weight, scale="linear", **options)]
-
-
-def _kinds(coordinates: list[ResponseEncoder], inputs: Inputs) -> list[Kind]:
-    kinds = [Kind(0, ("scores",)), Kind(len(coordinates) - 1, ("straight",))]
-    return kinds + ([Kind(0, ("scores", "pieces"))] if len(inputs.column) else [])
-
-
-def _folds(train: Grouped, validation: Grouped | None, rng: np.random.Generator) -> list[Fold]:
-    """Covariates are dealt out with all their responses."""
-    n, rows = len(train), Rows.of(train)
-    n_folds = 6 if n <= 1000 else 4 if n <= 50_000 else 2
-    if validation is not None or n < 2 * n_folds:
-        unseen = rows if validation is None else Rows.of(validation)
-        if len(unseen.y) > _MAX_SCORED:
-            unseen = unseen.take(rng.choice(len(unseen.y), _MAX_SCORED, replace=False))
-        return [Fold(np.arange(len(rows.y)), unseen)] * n_folds
-    size = max(1, min(n // 8, round(0.05 * n) + 250, 2500))
-    order, group, folds = rng.permutation(n), train.group, []
-    for fold in range(n_folds):
-        held_out = np.zeros(n, bool)
-        held_out[order[fold * size : (fold + 1) * size]] = True
-        unseen = np.flatnonzero(held_out[group])
-        if len(unseen) > 2 * _MAX_SCORED:
-            unseen = rng.choice(unseen, 2 * _MAX_SCORED, replace=False)
-        folds.append(Fold(np.flatnonzero(~held_out[group]), rows.take(unseen)))
-    return folds
 
 
 class School:
@@ -171,14 +98,18 @@ class School:
         self.best = {name: weight.clone() for name, weight in self.net.state_dict().items()}
         self.best_score = np.full(len(self.members), np.inf)
         self.level = self._tensor(ndtr(self.net.knots.cpu().numpy()))
-        self.level_weight = self._tensor(quadrature(self.level.cpu().numpy()))
+        self.length = self._tensor(quadrature(self.level.cpu().numpy()))
+        self.partner: Tensor | None = None
+        self.strength = 0.0
+        emphasis = quadrature(self.level.cpu().numpy()) ** _TAIL_EMPHASIS
+        self.level_weight = self._tensor(emphasis / emphasis.sum())
         longest = max(len(fold.seen) for fold in folds)
         orders = [np.resize(rng.permutation(folds[fold].seen), longest) for fold, _ in self.members]
         self.order = torch.as_tensor(np.stack(orders), device=self.device)
         self.x, self.weight = self._tensor(inputs.encode(rows.x)), self._tensor(rows.weight)
         intervals = [coordinates[kind.coordinate].interval(rows.y) for _, kind in self.members]
         self.low = torch.stack([self._tensor(low) for low, _ in intervals])  # (K, N)
-        self.width = torch.stack([self._tensor(high - low) for low, high in intervals])
+        self.high = torch.stack([self._tensor(high) for _, high in intervals])
         self._prepare_validation()
         self.batch_size = model.setting("batch_size") or min(max(32, longest // 64), 1024)
         self.steps_per_epoch = math.ceil(longest / self.batch_size)
@@ -195,13 +126,11 @@ class School:
             low, high = self.coordinates[kind.coordinate].interval(rows.y)
             pick = np.resize(np.arange(len(rows.y)), most)
             x.append(self.inputs.encode(rows.x)[pick])
-            z.append((low + (high - low) * self.rng.random(len(low)))[pick])
+            jitter = self._tensor(self.rng.random(len(low)))
+            z.append(_between(self._tensor(low), self._tensor(high), jitter)[pick])
             weight.append(np.where(np.arange(most) < len(rows.y), rows.weight[pick], 0.0))
         self.unseen_x = self._tensor(np.stack(x)) * self.seen
-        self.unseen_z, self.unseen_weight = (
-            self._tensor(np.stack(z)),
-            self._tensor(np.stack(weight)),
-        )
+        self.unseen_z, self.unseen_weight = torch.stack(z), self._tensor(np.stack(weight))
 
     def train(self) -> list[dict[str, float]]:
         """Until the last cycle of the learning rate has brought nothing."""
@@ -224,8 +153,11 @@ class School:
         """One step of all members on a batch of their own rows."""
         rows = self.order[:, torch.as_tensor(positions, device=self.device)]  # (K, B)
         jitter = torch.rand(rows.shape, generator=self.draws, device=self.device)
-        z = self.low.gather(1, rows) + self.width.gather(1, rows) * jitter
-        loss = self.losses(self.net(self.x[rows] * self.seen), z, self.weight[rows])
+        z = _between(self.low.gather(1, rows), self.high.gather(1, rows), jitter)
+        values = self.net(self.x[rows] * self.seen)
+        loss = self.losses(values, z, self.weight[rows])
+        if self.partner is not None:
+            loss = loss + self.strength * self.distance(values, rows)
         self.optimizer.param_groups[0]["lr"] = self.rate * self._rate()
         self.optimizer.zero_grad(set_to_none=True)
         loss.sum().backward()
@@ -242,6 +174,19 @@ class School:
         gap = z.unsqueeze(-1) - values  # (K, B, M + 1)
         pinball = torch.maximum(self.level * gap, (self.level - 1) * gap) @ self.level_weight
         return 2 * (pinball * weight).sum(1) / weight.sum(1)
+
+    def pull_together(self, train: Grouped) -> None:
+        """From now on, pull the map of each row towards that of its covariate's partner."""
+        found = partners(train.x)
+        row = train.start[:-1]  # a row of each covariate
+        partner = np.where(found >= 0, row[found], row)  # the root is its own partner
+        self.partner = torch.as_tensor(partner[train.group], device=self.device)  # (N,)
+
+    def distance(self, values: Tensor, rows: Tensor) -> Tensor:
+        """Mean squared Wasserstein distance to the partners, ∫ |T_i - T_j|² du, ``(K,)``."""
+        assert self.partner is not None
+        there = self.net(self.x[self.partner[rows]] * self.seen)
+        return ((values - there).square() @ self.length).mean(1)
 
     def _rate(self) -> float:
         """Cosine cycles, each twice as long as the one before, after a warm-up."""
@@ -274,9 +219,11 @@ class School:
         if self.epoch not in ends:
             return False
         before, self.score_before = self.score_before, float(self.best_score.mean())
+        if self.score_before > _PROGRESS * before:
+            return True
         if self.epoch in ends[_TRIAL_CYCLES - 1 : -1] and len(self.kinds) > 1:
             self._drop_useless_kinds()
-        return self.score_before > _PROGRESS * before
+        return False
 
     def _drop_useless_kinds(self) -> None:
         """Go on only with the kinds of network that an average of the best so far would use."""
@@ -299,11 +246,14 @@ class School:
         """Go on with some of the members; Adam starts afresh."""
         size = (len(members), len(self.inputs), self.model.setting("hidden_widths"))
         weights = [one.state_dict() for one in (self.net, self.average)]
-        self.net, self.average = (MonotoneNet(*size).to(self.device) for _ in range(2))
+        source = torch.Generator()  # of weights that are replaced at once
+        self.net, self.average = (
+            MonotoneNet(*size, generator=source).to(self.device) for _ in range(2)
+        )
         for one, old in zip((self.net, self.average), weights):
             one.load_state_dict({name: weight[members] for name, weight in old.items()})
         self.best = {name: weight[members] for name, weight in self.best.items()}
-        for name in ("seen", "order", "low", "width", "unseen_x", "unseen_z", "unseen_weight"):
+        for name in ("seen", "order", "low", "high", "unseen_x", "unseen_z", "unseen_weight"):
             setattr(self, name, getattr(self, name)[members])
         self.members, self.kinds = [self.members[member] for member in members], kinds
         self.best_score = self.best_score[members]
@@ -324,8 +274,14 @@ class School:
         return torch.as_tensor(array, dtype=torch.float32, device=self.device)
 
 
-def _mean_parts(parts: list[list[Floats | None]]) -> list[Floats | None]:
-    return [None if part[0] is None else np.mean(part, axis=0) for part in zip(*parts)]
+def _between(low: Tensor, high: Tensor, u: Tensor) -> Tensor:
+    """Points of a standard normal restricted to [low, high], at levels u; low where both agree.
+
+    On a plateau they join up with the normal scores on both sides without a bend.
+    """
+    first, last = torch.special.ndtr(low), torch.special.ndtr(high)
+    z = torch.special.ndtri(first + (last - first) * u)
+    return torch.where(high > low, torch.clamp(z, low, high), low)
 
 
 def _cycles(steps_per_epoch: int, n_steps: int) -> list[int]:
@@ -335,31 +291,3 @@ def _cycles(steps_per_epoch: int, n_steps: int) -> list[int]:
     while sum(cycles) > budget and len(cycles) > 1:
         cycles = cycles[1:]
     return cycles
-
-
-def _grown(
-    model: Any, rows: Rows, coordinate: ResponseEncoder, folds: list[Fold], rng: np.random.Generator
-) -> list[LeafShares]:
-    """Trees of each fold, grown on the rows that it sees."""
-    if not model.n_trees:
-        return []
-    low, high = coordinate.interval(rows.y)
-    z = (low + high) / 2
-    ends = coordinate.plateaus[:, :2].ravel()
-    even = np.quantile(z, np.linspace(0, 1, _N_BINS + 1))
-    edges = np.unique(np.concatenate([even, ends]))
-    edges = edges[np.append(True, np.diff(edges) > 1e-12)]
-    per_fold = math.ceil(model.n_trees / len(folds))
-    return [
-        LeafShares.grown(
-            rows.x[fold.seen],
-            z[fold.seen],
-            rows.weight[fold.seen],
-            edges,
-            n_trees=per_fold,
-            min_samples_leaf=_MIN_LEAF[number % 2],
-            seed=int(rng.integers(2**31)),
-            n_jobs=torch.get_num_threads(),
-        )
-        for number, fold in enumerate(folds)
-    ]

@@ -1,0 +1,91 @@
+"""Distributions of many rows in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from gentle.distribution import ConditionalDistribution, Floats
+from gentle.streams import Seed, as_seed
+
+
+class ChunkedDistribution(ConditionalDistribution):
+    """Many rows, computed a chunk at a time when a question is asked, so that memory stays bounded.
+
+    Args:
+        n_rows: Number of rows.
+        compute: Gives the distribution of the rows of a slice.
+        chunk_rows: Rows per slice.
+    """
+
+    def __init__(
+        self, n_rows: int, compute: Callable[[slice], ConditionalDistribution], chunk_rows: int
+    ) -> None:
+        self._n_rows, self._compute, self._chunk_rows = n_rows, compute, max(1, chunk_rows)
+
+    def __len__(self) -> int:
+        return self._n_rows
+
+    @cached_property
+    def _only(self) -> ConditionalDistribution:
+        return self._compute(slice(0, self._n_rows))
+
+    def _map(
+        self,
+        ask: Callable[[ConditionalDistribution, slice], Any],
+        joined: Callable[[list[Any]], Any] = np.concatenate,
+    ) -> Any:
+        if self._n_rows <= self._chunk_rows:
+            return ask(self._only, slice(0, self._n_rows))
+        slices = [
+            slice(start, min(start + self._chunk_rows, self._n_rows))
+            for start in range(0, self._n_rows, self._chunk_rows)
+        ]
+        return joined([ask(self._compute(rows), rows) for rows in slices])
+
+    def ppf(self, u: Floats) -> Floats:  # noqa: D102
+        return self._map(lambda part, rows: part.ppf(u[rows]))
+
+    def sample(  # noqa: D102
+        self,
+        n_samples: int = 1,
+        random_state: Seed = None,
+        u: ArrayLike | None = None,
+        first_row: int = 0,
+    ) -> Floats:
+        if u is not None:
+            return super().sample(n_samples, random_state, u, first_row)
+        seed = as_seed(random_state)
+        return self._map(
+            lambda part, rows: part.sample(n_samples, seed, first_row=first_row + rows.start)
+        )
+
+    def mean(self) -> Floats:  # noqa: D102
+        return self._map(lambda part, _: part.mean())
+
+    def std(self) -> Floats:  # noqa: D102
+        return self._map(lambda part, _: part.std())
+
+    def atoms(  # noqa: D102
+        self, min_probability: float = 0.0
+    ) -> list[tuple[Floats, Floats]]:
+        return self._map(
+            lambda part, _: part.atoms(min_probability), lambda found: list(chain(*found))
+        )
+
+    def spread(self) -> Floats:  # noqa: D102
+        return self._map(lambda part, _: part.spread())
+
+    def affine(self, scale: float, shift: float) -> ChunkedDistribution:  # noqa: D102
+        compute, chunk = self._compute, self._chunk_rows
+        return ChunkedDistribution(
+            self._n_rows, lambda rows: compute(rows).affine(scale, shift), chunk
+        )
+
+    def _at(self, question: str, points: Floats) -> Floats:
+        return self._map(lambda part, rows: part._at(question, points[rows]))

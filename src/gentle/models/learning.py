@@ -1,0 +1,153 @@
+"""How the default GENTLE is put together: parts of the data, networks, trees, their average."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gentle.data import Grouped
+from gentle.models.ensemble import Ensemble, Kind, best_average
+from gentle.models.forest import LeafShares
+from gentle.models.inputs import Inputs
+from gentle.models.school import Fold, Rows, School
+from gentle.responses import ResponseEncoder
+
+Floats = NDArray[np.float64]
+
+_MAX_SCORED = 4000  # held-out rows that decide about the weights of the average
+_MIN_LEAF = (4, 12)  # rows in a leaf, by turns
+_N_BINS = 400
+_MAX_FOREST_ROWS = 50_000  # per fold, drawn at random
+_STRENGTHS = (0.0, 0.003, 0.01, 0.03, 0.1)  # of the regulariser, if validation is to choose
+_ATOMS_FORBID_LINEAR = 0.1  # share of atoms above which only ranks are used
+
+
+def learn(
+    model: Any, train: Grouped, validation: Grouped | None, rng: np.random.Generator
+) -> tuple[Ensemble, list[dict[str, float]], float, int]:
+    """Fit the default GENTLE.
+
+    Args:
+        model: Holds the settings.
+        train: Encoded covariates with responses in their own units.
+        validation: Rows that decide when to stop and how to average; without them, each part holds
+            out some covariates of its own.
+        rng: Source of all randomness.
+
+    Returns:
+        The ensemble, the history of its networks' training, its CRPS on unseen rows, their number.
+    """
+    rows = Rows.of(train)
+    coordinates = _coordinates(model, rows)
+    inputs = Inputs.of(rows.x, rows.weight)
+    folds = _folds(train, validation, rng)
+    school, history = _schooled(model, train, coordinates, folds, inputs, rng)
+    forests = _grown(model, rows, coordinates[0], folds, rng)
+    parts = [school.parts(fold, forests) for fold in range(len(folds))]
+    unseen = [fold.unseen for fold in folds]
+    if validation is not None:  # all folds have the same rows: the mean of their answers counts
+        parts, unseen = [_mean_parts(parts)], unseen[:1]
+    columns = [None if part[0] is None else np.concatenate(part) for part in zip(*parts)]
+    y, weight = (np.concatenate(c) for c in zip(*((rows.y, rows.weight) for rows in unseen)))
+    weights, widening, crps = best_average(columns, coordinates[0], y, weight)
+    forest = LeafShares.joined(forests) if forests and weights[-1] > 0 else None
+    school.net.eval()
+    made = Ensemble(school.net, school.kinds, inputs, coordinates, forest, weights, widening)
+    honest = validation is not None or folds[0].seen is not folds[1].seen
+    return made, history, crps, len(y) if honest else 0
+
+
+def _schooled(
+    model: Any,
+    train: Grouped,
+    coordinates: list[ResponseEncoder],
+    folds: list[Fold],
+    inputs: Inputs,
+    rng: np.random.Generator,
+) -> tuple[School, list[dict[str, float]]]:
+    """Trained networks; the strength of the regulariser is the given one, or the best of a grid."""
+    strength = model.setting("reg_weight")
+    seed, rows, kinds = int(rng.integers(2**63)), Rows.of(train), _kinds(coordinates, inputs)
+    found = []
+    for one in _STRENGTHS if strength == "auto" else (strength,):
+        school = School(model, rows, coordinates, folds, inputs, kinds, np.random.default_rng(seed))
+        school.strength = one
+        if one:
+            school.pull_together(train)
+        history = school.train()
+        found.append((float(school.best_score.mean()), len(found), school, history))
+    return min(found)[2:]
+
+
+def _coordinates(model: Any, rows: Rows) -> list[ResponseEncoder]:
+    options = {"tails": model.tails, "bounds": model.bounds, "atoms": model.atoms}
+    ranks = ResponseEncoder.of(rows.y, rows.weight, scale="ranks", **options)
+    at_atoms = np.isin(rows.y, ranks.plateaus[:, 2])
+    if rows.weight[at_atoms].sum() > _ATOMS_FORBID_LINEAR * rows.weight.sum():
+        return [ranks]
+    return [ranks, ResponseEncoder.of(rows.y, rows.weight, scale="linear", **options)]
+
+
+def _kinds(coordinates: list[ResponseEncoder], inputs: Inputs) -> list[Kind]:
+    kinds = [Kind(0, ("scores",)), Kind(len(coordinates) - 1, ("straight",))]
+    return kinds + ([Kind(0, ("scores", "pieces"))] if len(inputs.column) else [])
+
+
+def _folds(train: Grouped, validation: Grouped | None, rng: np.random.Generator) -> list[Fold]:
+    """Covariates are dealt out with all their responses."""
+    n, rows = len(train), Rows.of(train)
+    n_folds = 6 if n <= 1000 else 4 if n <= 5000 else 3 if n <= 50_000 else 2
+    if validation is not None or n < 2 * n_folds:
+        unseen = rows if validation is None else Rows.of(validation)
+        if len(unseen.y) > _MAX_SCORED:
+            unseen = unseen.take(rng.choice(len(unseen.y), _MAX_SCORED, replace=False))
+        return [Fold(np.arange(len(rows.y)), unseen)] * n_folds
+    size = max(1, min(n // 8, round(0.05 * n) + 250, 2500))
+    order, group, folds = rng.permutation(n), train.group, []
+    for fold in range(n_folds):
+        held_out = np.zeros(n, bool)
+        held_out[order[fold * size : (fold + 1) * size]] = True
+        unseen = np.flatnonzero(held_out[group])
+        if len(unseen) > 2 * _MAX_SCORED:
+            unseen = rng.choice(unseen, 2 * _MAX_SCORED, replace=False)
+        folds.append(Fold(np.flatnonzero(~held_out[group]), rows.take(unseen)))
+    return folds
+
+
+def _grown(
+    model: Any, rows: Rows, coordinate: ResponseEncoder, folds: list[Fold], rng: np.random.Generator
+) -> list[LeafShares]:
+    """Trees of each fold, grown on the rows that it sees."""
+    if not model.n_trees:
+        return []
+    low, high = coordinate.interval(rows.y)
+    z = (low + high) / 2
+    ends = coordinate.plateaus[:, :2].ravel()
+    even = np.quantile(z, np.linspace(0, 1, _N_BINS + 1))
+    edges = np.unique(np.concatenate([even, ends]))
+    edges = edges[np.append(True, np.diff(edges) > 1e-12)]
+    per_fold, parts = math.ceil(model.n_trees / len(folds)), []
+    for number, fold in enumerate(folds):
+        seen = fold.seen
+        if len(seen) > _MAX_FOREST_ROWS:
+            seen = rng.choice(seen, _MAX_FOREST_ROWS, replace=False)
+        part = LeafShares.grown(
+            rows.x[seen],
+            z[seen],
+            rows.weight[seen],
+            edges,
+            n_trees=per_fold,
+            min_samples_leaf=_MIN_LEAF[number % 2],
+            seed=int(rng.integers(2**31)),
+            n_jobs=torch.get_num_threads(),
+        )
+        parts.append(part)
+    return parts
+
+
+def _mean_parts(parts: list[list[Floats | None]]) -> list[Floats | None]:
+    return [None if part[0] is None else np.mean(part, axis=0) for part in zip(*parts)]

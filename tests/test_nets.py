@@ -1,0 +1,96 @@
+"""Networks that are monotone by construction, whatever their weights."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from gentle.nets import MonotoneMap, MonotoneNet
+
+
+def net(n_members=3, n_inputs=4, widths=(16, 16), seed=0, **options):
+    source = torch.Generator().manual_seed(seed)
+    return MonotoneNet(n_members, n_inputs, widths, generator=source, **options)
+
+
+def inputs(n_members=3, n_rows=50, n_inputs=4, seed=1):
+    source = torch.Generator().manual_seed(seed)
+    return torch.randn(n_members, n_rows, n_inputs, generator=source)
+
+
+@given(st.integers(0, 10_000), st.floats(0.01, 20), st.floats(0.01, 100))
+def test_values_never_fall_whatever_the_weights_and_inputs(seed, weight_scale, input_scale):
+    made = net(seed=seed)
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.normal_(std=weight_scale, generator=torch.Generator().manual_seed(seed))
+    values = made(inputs(seed=seed) * input_scale).detach()
+    assert values.shape == (3, 50, len(made.knots))
+    assert torch.isfinite(values).all()
+    # Differences are taken from the middle, so the last bits of large sums may fall.
+    slack = 1e-5 * values.abs().amax()
+    assert (values.diff(dim=2) >= -slack).all()
+
+
+def test_it_begins_about_as_a_standard_normal_distribution():
+    made = net(8, 6, (128, 128, 128))
+    values = made(inputs(8, 400, 6)).detach()
+    rise = values.diff(dim=2) / made.knots.diff()
+    assert 0.8 < float(rise.mean()) < 1.3
+    assert 0.3 < float(rise.quantile(0.05)) < float(rise.quantile(0.95)) < 2
+    middle = values[:, :, len(made.knots) // 2]
+    assert abs(float(middle.mean())) < 0.3
+    quantiles = (values - middle[..., None]).mean(dim=(0, 1))
+    np.testing.assert_allclose(quantiles, made.knots, atol=0.5)
+
+
+def test_members_do_not_know_of_each_other():
+    made, x = net(), inputs()
+    before = made(x).detach()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter[1] += 0.1
+    after = made(x).detach()
+    assert torch.equal(after[[0, 2]], before[[0, 2]])
+    assert not torch.equal(after[1], before[1])
+    moved = x.clone()
+    moved[2] += 1
+    assert torch.equal(made(moved).detach()[:2], after[:2])
+    made(x)[0].sum().backward()
+    assert all(bool((p.grad[1:] == 0).all()) for p in made.parameters())
+
+
+def test_the_source_of_weights_is_the_one_given_and_the_global_one_is_left_alone():
+    before = torch.get_rng_state()
+    one, two, other = net(seed=0), net(seed=0), net(seed=1)
+    assert torch.equal(before, torch.get_rng_state())
+    for a, b, c in zip(one.parameters(), two.parameters(), other.parameters()):
+        assert torch.equal(a, b)
+        assert a.shape == c.shape
+    assert not torch.equal(one.weights[0], other.weights[0])
+
+
+@pytest.mark.parametrize("widths", [(8,), (16, 16)])
+def test_the_map_is_the_network_at_its_knots_and_straight_between_in_normal_scores(widths):
+    made = MonotoneMap(2, widths, torch.Generator().manual_seed(0)).double()
+    x = torch.randn(5, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    values = MonotoneNet.forward(made, x[None])[0].detach()
+    knots = made.knots.double()
+    levels = torch.special.ndtr(knots).expand(5, -1)
+    np.testing.assert_allclose(made(x, levels).detach(), values, atol=1e-6)
+    z = (knots[1:] + knots[:-1]) / 2
+    between = made(x, torch.special.ndtr(z).expand(5, -1)).detach()
+    np.testing.assert_allclose(between, (values[:, 1:] + values[:, :-1]) / 2, atol=1e-6)
+
+
+def test_the_map_goes_on_beyond_its_knots_and_is_finite_at_both_ends():
+    made = MonotoneMap(2, (8,), torch.Generator().manual_seed(0))
+    x = torch.zeros(1, 2)
+    u = torch.tensor([[0.0, 1e-5, 1e-4, 0.5, 1 - 1e-4, 1 - 1e-5, 1.0]])
+    values = made(x, u).detach()[0]
+    assert torch.isfinite(values).all()
+    assert (values.diff() > 0).all()
+    assert norm.cdf(float(made.knots[-1])) < 1 - 1e-4
+    assert (made(x, u.flip(1)).detach()[0] == values.flip(0)).all()
