@@ -97,10 +97,16 @@ def _kinds(coordinates: list[ResponseEncoder], inputs: Inputs) -> list[Kind]:
     return kinds + ([Kind(0, ("scores", "pieces"))] if len(inputs.column) else [])
 
 
+def _n_folds(n_covariates: int) -> int:
+    return next(
+        n for n, most in ((6, 1000), (4, 5000), (3, 50_000), (2, math.inf)) if n_covariates <= most
+    )
+
+
 def _folds(train: Grouped, validation: Grouped | None, rng: np.random.Generator) -> list[Fold]:
     """Covariates are dealt out with all their responses."""
     n, rows = len(train), Rows.of(train)
-    n_folds = 6 if n <= 1000 else 4 if n <= 5000 else 3 if n <= 50_000 else 2
+    n_folds = _n_folds(n)
     if validation is not None or n < 2 * n_folds:
         unseen = rows if validation is None else Rows.of(validation)
         if len(unseen.y) > _MAX_SCORED:

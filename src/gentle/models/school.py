@@ -275,13 +275,15 @@ class School:
 
 
 def _between(low: Tensor, high: Tensor, u: Tensor) -> Tensor:
-    """Points of a standard normal restricted to [low, high], at levels u; low where both agree.
+    """Points of the plateaus [low, high] at levels u; low where both agree.
 
-    On a plateau they join up with the normal scores on both sides without a bend.
+    Half-way between uniform points, with which small errors of z matter least for an atom's
+    probability, and those of a standard normal, which join up with the normal scores on both sides.
     """
     first, last = torch.special.ndtr(low), torch.special.ndtr(high)
-    z = torch.special.ndtri(first + (last - first) * u)
-    return torch.where(high > low, torch.clamp(z, low, high), low)
+    normal = torch.special.ndtri(first + (last - first) * u)
+    even = low + (high - low) * u
+    return torch.where(high > low, (even + torch.clamp(normal, low, high)) / 2, low)
 
 
 def _cycles(steps_per_epoch: int, n_steps: int) -> list[int]:

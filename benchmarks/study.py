@@ -1,0 +1,219 @@
+"""Which ingredient of the default GENTLE is worth what, on validation data only.
+
+Every variant changes one thing. Models are fitted to the training part of a problem and scored by
+CRPS on its validation part; test parts are never touched. Each fit is stored at once in
+``study/cells``, and a later run does what is missing. The report compares every variant with
+``GENTLE()``: ratios of CRPS, geometric mean over problems, standard error over problems.
+
+Example:
+    python benchmarks/study.py
+    python benchmarks/study.py --variants "no trees,no atoms" --problems wage1,ecm --seeds 3
+    python benchmarks/study.py --report
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import date
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+
+import gentle
+from gentle import GENTLE, datasets
+from gentle.models import ensemble, learning, school
+from gentle.models.ensemble import Kind
+from gentle.workers import finished
+
+FOLDER = Path(__file__).parent / "study"
+TABLES = (
+    "diabetes engel wage1 hprice2 mlb1 nhefs recid bwght2 card charity gpa2 fertil2 cps91".split()  # noqa: SIM905
+)
+PROBLEMS = [*TABLES, *datasets.PROBLEMS, "ldw-cps", "ecm"]
+N_TRAIN = 2000  # rows of tables and synthetic problems
+
+Patches = dict[tuple[Any, str], Any]
+
+
+def _kinds(*kinds: Kind) -> Patches:
+    def chosen(coordinates: list, inputs: Any) -> list[Kind]:
+        last = len(coordinates) - 1
+        return [Kind(min(kind.coordinate, last), kind.views) for kind in kinds]
+
+    return {(learning, "_kinds"): chosen}
+
+
+def _relu() -> Patches:
+    return {(torch.nn.functional, "silu"): torch.nn.functional.relu}
+
+
+PAPER = {"map": "mlp", "fit_loss": "cdf", "regulariser": "entropic", "n_epochs": 50}
+VARIANTS: dict[str, tuple[dict[str, Any], Callable[[], Patches]]] = {
+    "GENTLE()": ({}, dict),
+    "no trees": ({"n_trees": 0}, dict),
+    "one network of each kind": ({}, lambda: {(learning, "_n_folds"): lambda n: 2}),
+    "networks see ranks only": ({}, lambda: _kinds(Kind(0, ("scores",)))),
+    "networks see values only": ({}, lambda: _kinds(Kind(0, ("straight",)))),
+    "networks see ranks and pieces only": ({}, lambda: _kinds(Kind(0, ("scores", "pieces")))),
+    "response as it is only": ({}, lambda: _kinds(Kind(1, ("scores",)), Kind(1, ("straight",)))),
+    "no atoms": ({"atoms": False}, dict),
+    "all levels count equally": ({}, lambda: {(school, "_TAIL_EMPHASIS"): 1.0}),
+    "no averaging of weights": ({}, lambda: {(school, "_WEIGHT_AVERAGE"): 0.0}),
+    "no widening": ({}, lambda: {(ensemble, "_SPREADS"): (1.0,)}),
+    "ReLU": ({}, _relu),
+    "three hidden layers": ({"hidden_widths": (128, 128, 128)}, dict),
+    "hidden layers of 64": ({"hidden_widths": (64, 64)}, dict),
+    "regulariser 0.01": ({"reg_weight": 0.01}, dict),
+    "regulariser 0.1": ({"reg_weight": 0.1}, dict),
+    "one monotone network, CRPS": (
+        {"map": "monotone", "regulariser": "entropic", "reg_weight": 0},
+        dict,
+    ),
+    "one free network, CRPS": ({"map": "mlp", "reg_weight": 0}, dict),
+    "one free network, Eq. 8 (paper, no regulariser)": (PAPER | {"reg_weight": 0}, dict),
+    "the paper's game": (PAPER, dict),
+    "the paper's game, debiased": (PAPER | {"regulariser": "sinkhorn"}, dict),
+}
+
+
+@contextmanager
+def patched(patches: Patches) -> Iterator[None]:
+    """Constants of the program changed for a while."""
+    with ExitStack() as stack:
+        for (module, name), value in patches.items():
+            stack.enter_context(patch.object(module, name, value))
+        yield
+
+
+def data(problem: str, seed: int) -> tuple[Any, Any]:
+    """Training and validation part; tables are split anew for every seed."""
+    if problem in ("ldw-cps", "ecm"):
+        loaded = datasets.load(problem)
+    else:
+        loaded = datasets.load(problem, n_train=N_TRAIN, random_state=seed)
+    return loaded.train, loaded.val
+
+
+def fit_and_score(variant: str, problem: str, seed: int) -> dict[str, Any]:
+    """One fit with one thread."""
+    torch.set_num_threads(1)
+    train, val = data(problem, seed)
+    rows = np.random.default_rng(0).permutation(len(val.y))[:5000]
+    X = val.X.iloc[rows] if hasattr(val.X, "iloc") else val.X[rows]
+    y = np.asarray(val.y, float)[rows]
+    settings, patches = VARIANTS[variant]
+    with patched(patches()):
+        started = time.process_time()
+        model = GENTLE(**settings, random_state=seed, verbose=0).fit(train.X, train.y)
+        seconds = time.process_time() - started
+        dist = model.predict_dist(X)
+        low, high = dist.interval(0.9).T
+        return {
+            "variant": variant,
+            "problem": problem,
+            "seed": seed,
+            "crps": float(dist.crps(y).mean()),
+            "coverage": float(np.mean((low <= y) & (y <= high))),
+            "cpu_seconds": seconds,
+            "n_train": len(train.y),
+            "version": gentle.__version__,
+            "date": date.today().isoformat(),
+        }
+
+
+def path(cell: tuple[str, str, int]) -> Path:
+    """Where a fit is stored."""
+    variant, problem, seed = cell
+    name = "".join(c if c.isalnum() else "-" for c in variant).strip("-").lower()
+    return FOLDER / "cells" / f"{problem}_{name}_{seed}.json"
+
+
+def report() -> str:
+    """All that is stored, as Markdown."""
+    records = [json.loads(file.read_text()) for file in sorted((FOLDER / "cells").glob("*.json"))]
+    scores: dict[str, dict[tuple[str, int], dict]] = {}
+    for record in records:
+        scores.setdefault(record["variant"], {})[record["problem"], record["seed"]] = record
+    base = scores["GENTLE()"]
+    lines = [
+        "# Study of the ingredients",
+        "",
+        "CRPS on validation parts relative to `GENTLE()`: above 1 is worse. Geometric mean over "
+        "problems (seeds of a problem averaged first), ± standard error over problems. Coverage is "
+        "that of nominal 90 % intervals, mean over problems. CPU seconds are one thread's.",
+        "",
+        "| variant | real tables | synthetic | LDW-CPS | ECM | coverage | CPU s | problems |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for variant in VARIANTS:
+        own = scores.get(variant, {})
+        common = [key for key in own if key in base]
+        ratios: dict[str, list[float]] = {}
+        for key in common:
+            ratios.setdefault(key[0], []).append(np.log(own[key]["crps"] / base[key]["crps"]))
+        mean = {problem: float(np.mean(found)) for problem, found in ratios.items()}
+        cells = [_ratio([mean[p] for p in part if p in mean]) for part in _parts()]
+        coverage = np.mean([own[key]["coverage"] for key in common]) if common else np.nan
+        seconds = np.mean([own[key]["cpu_seconds"] for key in common]) if common else np.nan
+        lines.append(
+            f"| {variant} | "
+            + " | ".join(cells)
+            + f" | {coverage:.3f} | {seconds:.1f} | {len(mean)} |"
+        )
+    dates = sorted({record["date"] for record in records})
+    lines += [
+        "",
+        f"Real tables: {', '.join(TABLES)}; at most {N_TRAIN} training rows. Synthetic: the nine "
+        f"problems of `gentle.datasets.PROBLEMS`, {N_TRAIN} rows. `python benchmarks/study.py` "
+        f"makes this table. Computed {dates[0]} to {dates[-1]}, {platform.machine()}, one thread.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _parts() -> list[list[str]]:
+    return [list(TABLES), list(datasets.PROBLEMS), ["ldw-cps"], ["ecm"]]
+
+
+def _ratio(logs: list[float]) -> str:
+    if not logs:
+        return ""
+    text = f"{np.exp(np.mean(logs)):.3f}"
+    return text if len(logs) == 1 else f"{text} ± {np.std(logs, ddof=1) / len(logs) ** 0.5:.3f}"
+
+
+def main() -> None:
+    """Run what is missing, then write the report."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--variants", help="names separated by commas; all if not given")
+    parser.add_argument("--problems", help="names separated by commas; all if not given")
+    parser.add_argument("--seeds", type=int, default=1, help="splits and seeds per problem")
+    parser.add_argument("--workers", type=int, default=1, help="processes, one thread each")
+    parser.add_argument("--report", action="store_true", help="only write the report")
+    options = parser.parse_args()
+    variants = options.variants.split(",") if options.variants else list(VARIANTS)
+    problems = options.problems.split(",") if options.problems else PROBLEMS
+    (FOLDER / "cells").mkdir(parents=True, exist_ok=True)
+    if not options.report:
+        cells = [(v, p, s) for s in range(options.seeds) for p in problems for v in variants]
+        todo = [cell for cell in cells if not path(cell).exists()]
+        for number, (cell, record) in enumerate(finished(fit_and_score, todo, options.workers), 1):
+            if isinstance(record, Exception):
+                print(f"{number} of {len(todo)}: {cell} failed: {record!r}", flush=True)
+                continue
+            path(cell).write_text(json.dumps(record, indent=1) + "\n")
+            print(f"{number} of {len(todo)}: {cell} CRPS {record['crps']:.5g}", flush=True)
+    (FOLDER / "report.md").write_text(report())
+
+
+if __name__ == "__main__":
+    main()
