@@ -55,6 +55,9 @@ def learn(
     y, weight = (np.concatenate(c) for c in zip(*((rows.y, rows.weight) for rows in unseen)))
     weights, widening, crps = best_average(columns, coordinates[0], y, weight)
     forest = LeafShares.joined(forests) if forests and weights[-1] > 0 else None
+    useful = np.flatnonzero(weights[:-1]) if weights[-1] < 1 else np.array([0])
+    school.keep_kinds(useful)
+    weights = np.append(weights[useful], weights[-1])
     school.net.eval()
     made = Ensemble(school.net, school.kinds, inputs, coordinates, forest, weights, widening)
     honest = validation is not None or folds[0].seen is not folds[1].seen
@@ -99,7 +102,9 @@ def _kinds(coordinates: list[ResponseEncoder], inputs: Inputs) -> list[Kind]:
 
 def _n_folds(n_covariates: int) -> int:
     return next(
-        n for n, most in ((6, 1000), (4, 5000), (3, 50_000), (2, math.inf)) if n_covariates <= most
+        n
+        for n, most in ((6, 1000), (4, 20_000), (3, 50_000), (2, math.inf))
+        if n_covariates <= most
     )
 
 

@@ -237,13 +237,14 @@ class School:
         )
         weights, _, _ = best_average([*columns, None], self.coordinates[0], y, weight)
         self.net.load_state_dict(now)
-        useful = [number for number in range(len(self.kinds)) if weights[number] > 0]
-        if len(useful) < len(self.kinds):
-            keep = [m for m in range(len(self.members)) if m % len(self.kinds) in useful]
-            self._keep(keep, [self.kinds[number] for number in useful])
+        self.keep_kinds(np.flatnonzero(weights[:-1]))
 
-    def _keep(self, members: list[int], kinds: list[Kind]) -> None:
-        """Go on with some of the members; Adam starts afresh."""
+    def keep_kinds(self, numbers: Ints) -> None:
+        """Go on with some kinds of network only; Adam starts afresh."""
+        if len(numbers) == len(self.kinds):
+            return
+        members = [m for m in range(len(self.members)) if m % len(self.kinds) in numbers]
+        kinds = [self.kinds[number] for number in numbers]
         size = (len(members), len(self.inputs), self.model.setting("hidden_widths"))
         weights = [one.state_dict() for one in (self.net, self.average)]
         source = torch.Generator()  # of weights that are replaced at once
