@@ -51,8 +51,18 @@ def _kinds(*kinds: Kind) -> Patches:
     return {(learning, "_kinds"): chosen}
 
 
-def _relu() -> Patches:
-    return {(torch.nn.functional, "silu"): torch.nn.functional.relu}
+def _activation(name: str) -> Callable[[], Patches]:
+    return lambda: {(torch.nn.functional, "silu"): getattr(torch.nn.functional, name)}
+
+
+def _even(low: torch.Tensor, high: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
+    return low + (high - low) * u
+
+
+def _normal(low: torch.Tensor, high: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
+    first, last = torch.special.ndtr(low), torch.special.ndtr(high)
+    normal = torch.special.ndtri(first + (last - first) * u)
+    return torch.where(high > low, torch.clamp(normal, low, high), low)
 
 
 PAPER = {"map": "mlp", "fit_loss": "cdf", "regulariser": "entropic", "n_epochs": 50}
@@ -68,7 +78,11 @@ VARIANTS: dict[str, tuple[dict[str, Any], Callable[[], Patches]]] = {
     "all levels count equally": ({}, lambda: {(school, "_TAIL_EMPHASIS"): 1.0}),
     "no averaging of weights": ({}, lambda: {(school, "_WEIGHT_AVERAGE"): 0.0}),
     "no widening": ({}, lambda: {(ensemble, "_SPREADS"): (1.0,)}),
-    "ReLU": ({}, _relu),
+    "one cycle of the learning rate": ({}, lambda: {(school, "_N_CYCLES"): 1}),
+    "atoms spread evenly": ({}, lambda: {(school, "_between"): _even}),
+    "atoms spread like a normal": ({}, lambda: {(school, "_between"): _normal}),
+    "ReLU": ({}, _activation("relu")),
+    "GELU": ({}, _activation("gelu")),
     "three hidden layers": ({"hidden_widths": (128, 128, 128)}, dict),
     "hidden layers of 64": ({"hidden_widths": (64, 64)}, dict),
     "regulariser 0.01": ({"reg_weight": 0.01}, dict),
