@@ -37,7 +37,8 @@ Ints = NDArray[np.int64]
 _N_CYCLES = 6  # of the learning rate, each twice as long as the one before
 _WARM_UP = 30  # steps
 _TAIL_EMPHASIS = 0.5  # 1 is the CRPS; less gives outer levels more weight, which is as proper
-_WEIGHT_AVERAGE = 0.99
+_WINDOW = 100  # steps over which weights are averaged, a fifth of the cycle at most
+_AVERAGE_ABOVE = 5000  # rows; on smaller tables averages were worse
 _HOPELESS = 1.3  # times the best score
 _PROGRESS = 0.9998  # factor of the score that a cycle must reach to be worth another one
 _TRIAL_CYCLES = 3  # after which kinds of network that nobody needs are dropped
@@ -114,6 +115,7 @@ class School:
         self.batch_size = model.setting("batch_size") or min(max(32, longest // 64), 1024)
         self.steps_per_epoch = math.ceil(longest / self.batch_size)
         self.cycles = _cycles(self.steps_per_epoch, model.n_steps)
+        self.window = _WINDOW if longest > _AVERAGE_ABOVE else 1
         self.rate = model.setting("lr_generator")
         self.optimizer = torch.optim.Adam(self.net.parameters(), lr=self.rate, fused=True)
         self.step_number, self.epoch, self.score_before = 0, 0, np.inf
@@ -163,7 +165,7 @@ class School:
         loss.sum().backward()
         self.optimizer.step()
         self.step_number += 1
-        keep = min(_WEIGHT_AVERAGE, (1 + self.step_number) / (10 + self.step_number))
+        keep = 1 - 1 / min(self.window, self._cycle()[1] / 5, 1 + self.step_number)
         with torch.no_grad():
             for mean, weight in zip(self.average.parameters(), self.net.parameters()):
                 mean.lerp_(weight, 1 - keep)
@@ -188,27 +190,33 @@ class School:
         there = self.net(self.x[self.partner[rows]] * self.seen)
         return ((values - there).square() @ self.length).mean(1)
 
-    def _rate(self) -> float:
-        """Cosine cycles, each twice as long as the one before, after a warm-up."""
+    def _cycle(self) -> tuple[float, int]:
+        """The share of the present cycle that is done, and its steps."""
         ends = np.cumsum(self.cycles) * self.steps_per_epoch
         cycle = min(int(np.searchsorted(ends, self.step_number, "right")), len(ends) - 1)
         length = self.cycles[cycle] * self.steps_per_epoch
-        done = (self.step_number - (ends[cycle] - length)) / length
+        return (self.step_number - (ends[cycle] - length)) / length, length
+
+    def _rate(self) -> float:
+        """Cosine cycles, each twice as long as the one before, after a warm-up."""
         warm = min(1.0, (self.step_number + 1) / _WARM_UP)
-        return warm * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done)))
+        return warm * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * self._cycle()[0])))
 
     @torch.no_grad()
     def validate(self) -> float:
-        """Score the averaged weights on unseen rows, and keep each member's best."""
+        """Score the weights and their averages on unseen rows, and keep each member's best."""
         self.epoch += 1
-        values = self.average(self.unseen_x)
-        scores = self.losses(values, self.unseen_z, self.unseen_weight).cpu().numpy()
-        better = scores < self.best_score
-        which = torch.as_tensor(np.flatnonzero(better), device=self.device)
-        for name, weight in self.average.state_dict().items():
-            self.best[name][which] = weight[which]
-        self.best_score = np.where(better, scores, self.best_score)
-        self.score = float(scores.mean())
+        found = []
+        for net in (self.net, self.average):
+            values = net(self.unseen_x)
+            scores = self.losses(values, self.unseen_z, self.unseen_weight).cpu().numpy()
+            better = scores < self.best_score
+            which = torch.as_tensor(np.flatnonzero(better), device=self.device)
+            for name, weight in net.state_dict().items():
+                self.best[name][which] = weight[which]
+            self.best_score = np.where(better, scores, self.best_score)
+            found.append(scores)
+        self.score = float(np.min(found, axis=0).mean())
         return self.score
 
     def finished(self) -> bool:
