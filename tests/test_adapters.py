@@ -13,9 +13,10 @@ import torch
 from scipy.stats import laplace, norm, t
 
 import gentle
+from gentle.data import Rows
+from gentle.models.disk import sealed
 from gentle.models.levels import even_levels
 from gentle.models.registry import model_class
-from gentle.models.thirdparty import Rows
 
 SETTINGS = {
     "Engression": {"n_epochs": 60, "hidden_width": 50, "noise_width": 20, "n_draws": 200},
@@ -155,7 +156,8 @@ def test_a_saved_model_that_claims_to_be_an_adapter_is_refused(name, tmp_path):
     folder = tmp_path / "model"
     gentle.KNN(n_neighbors=1).fit(np.eye(3), np.arange(3.0)).save(folder)
     facts = json.loads((folder / "model.json").read_text()) | {"class": name, "parameters": {}}
-    (folder / "model.json").write_text(json.dumps(facts))
+    weights = (folder / "weights.safetensors").read_bytes()
+    (folder / "model.json").write_text(json.dumps(sealed(facts, weights)))
     with pytest.raises(ValueError, match="cannot be saved without pickle"):
         gentle.load(folder)
 

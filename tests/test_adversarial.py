@@ -67,7 +67,7 @@ def test_known_conditional_quantiles_are_recovered(model):
     assert distance(fitted) < 0.5 * distance(marginal)
     assert fitted.score(problem.test.X, problem.test.y) > 0.3
     spread = fitted.predict_dist(problem.test.X).std().mean()
-    assert 0.1 < spread < 0.9  # 0.3 in truth; not a point, nor the marginal's 0.96
+    assert 0.05 < spread < 0.9  # 0.3 in truth; not a point, nor the marginal's 0.96
 
 
 def test_the_gap_of_a_critic_that_has_time_is_the_wasserstein_distance():

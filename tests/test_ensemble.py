@@ -1,6 +1,5 @@
 """The default GENTLE by its public methods: atoms, bounds, repetition, small tables, files."""
 
-import hashlib
 import json
 import warnings
 
@@ -12,6 +11,7 @@ from scipy.stats import norm
 
 import gentle
 from gentle import GENTLE
+from gentle.models.disk import sealed
 
 SMALL = {"n_steps": 30, "hidden_widths": (8,), "n_trees": 6, "random_state": 0, "verbose": 0}
 FAIR = {"n_steps": 400, "hidden_widths": (32, 32), "n_trees": 30, "random_state": 0, "verbose": 0}
@@ -288,9 +288,8 @@ def rewrite(folder, arrays=None, **ensemble):
     if arrays is not None:
         save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, file)
     facts = json.loads((folder / "model.json").read_text())
-    facts["sha256"][file.name] = hashlib.sha256(file.read_bytes()).hexdigest()
     facts["facts"]["ensemble"] |= ensemble
-    (folder / "model.json").write_text(json.dumps(facts))
+    (folder / "model.json").write_text(json.dumps(sealed(facts, file.read_bytes())))
 
 
 def test_damaged_arrays_are_a_value_error(tmp_path):

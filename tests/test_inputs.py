@@ -53,13 +53,14 @@ def test_straight_is_the_value_as_it_is_and_far_ones_come_closer_in_order():
     np.testing.assert_allclose(seen, -seen[::-1], atol=1e-12)
 
 
-def test_scores_are_normal_scores_of_ranks_and_stay_beyond_the_range():
+def test_scores_belong_to_ranks_and_stay_beyond_the_range():
     x = table(2000)
     inputs = of(x)
     scores = inputs.encode(x)[:, inputs.view("scores")]
     for column in (0, 1):
         order = np.argsort(x[:, column])
-        expected = norm.ppf((np.arange(2000) + 0.5) / 2000)
+        u = (np.arange(2000) + 0.5) / 2000
+        expected = (norm.ppf(u) + (2 * u - 1) * np.sqrt(3)) / 2  # both of variance 1
         np.testing.assert_allclose(scores[order, column][50:-50], expected[50:-50], atol=0.05)
     assert set(np.unique(scores[:, 2])) == {-1.0, 1.0}
     assert set(np.unique(scores[:, 3])) == {0.0}

@@ -46,7 +46,7 @@ def test_history_marks_the_best_epoch(table):
     best = min(r["validation"] for r in model.history_)
     right = axis.figure.axes[1]
     assert right.lines[1].get_ydata()[0] == best
-    assert "CRPS" in right.get_ylabel()
+    assert right.get_ylabel() == "loss on unseen rows, mean over networks"
     assert axis.get_xlabel() == "epoch"
 
 
@@ -77,3 +77,24 @@ def test_the_transport_map_is_drawn_as_it_is_with_the_share_of_falling_steps():
     assert len(axis.lines) == 3
     assert axis.get_title() == "50.0% of the steps fall"
     assert axis.get_ylabel() == "T(x, u): dollars"
+
+
+def test_pit_shows_bars_of_mean_one_and_a_band(table):
+    X, y = table
+    axis = plots.pit(Marginal().fit(X, y), X, y, n_bins=10)
+    heights = [bar.get_height() for bar in axis.patches if bar.get_width() < 0.2]
+    assert len(heights) == 10
+    assert np.mean(heights) == pytest.approx(1)
+    band = next(bar for bar in axis.patches if bar.get_width() > 0.2)
+    assert band.get_y() < 1 < band.get_y() + band.get_height()
+    assert all(band.get_y() < h < band.get_y() + band.get_height() for h in heights)
+
+
+def test_reliability_has_a_line_and_a_verdict_for_each_group(table):
+    X, y = table
+    axis = plots.reliability(Marginal().fit(X, y), X, y, by=np.where(X["a"] > 0, "high", "low"))
+    labels = axis.get_legend_handles_labels()[1]
+    assert [label.split(":")[0] for label in labels] == ["all rows", "high", "low"]
+    assert labels[0].endswith("calibrated")
+    assert labels[1].endswith("too low")
+    assert labels[2].endswith("too high")

@@ -1,6 +1,5 @@
 """Forests and boosted quantiles, against the packages that grow or predict the same trees."""
 
-import hashlib
 import json
 import shutil
 
@@ -12,7 +11,8 @@ from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegresso
 import gentle
 from gentle import BoostedQuantiles, QuantileForest
 from gentle.data import Grouped
-from gentle.models.intake import Rows
+from gentle.models.disk import sealed
+from gentle.models.intake import CheckedRows
 from gentle.models.levels import even_levels, table_through
 from gentle.models.nodes import Trees
 
@@ -96,8 +96,9 @@ def test_weights_are_meinshausens_with_all_rows_of_a_leaf_and_their_weights():
 
 
 def grouped(X, y, w):
-    """Rows in the order in which models see them: equal covariates together."""
-    table = Grouped.of(X, y, w)
+    """Rows in the order in which models see them: sorted, equal covariates together."""
+    order = np.lexsort([y, *X.T[::-1]])
+    table = Grouped.of(X[order], y[order], w[order])
     return table.x[table.group], table.y, table.weight
 
 
@@ -137,7 +138,7 @@ def test_boosted_quantiles_are_those_of_scikit_learn():
     model = BoostedQuantiles(n_levels=4, patience=5, **settings, random_state=2)
     model.fit(X, y, w, eval_set=(new, y_new, w_new))
     # Ties between splits are decided by the last bit of the weights.
-    given = (Rows.of(X, y, w, "").merged(), Rows.of(new, y_new, w_new, ""))
+    given = (CheckedRows.of(X, y, w, "").merged(), CheckedRows.of(new, y_new, w_new, ""))
     parts = [r.grouped(model.covariate_encoder_, model.response_encoder_) for r in given]
     rows, held_out = ((p.x[p.group], p.y, p.weight / p.weight.mean()) for p in parts)
     expected = []
@@ -204,8 +205,7 @@ def spoil(folder, name, change):
     arrays[f"model.{name}"] = np.ascontiguousarray(change(arrays[f"model.{name}"].copy()))
     save_file(arrays, path)
     facts = json.loads((folder / "model.json").read_text())
-    facts["sha256"] = {path.name: hashlib.sha256(path.read_bytes()).hexdigest()}
-    (folder / "model.json").write_text(json.dumps(facts))
+    (folder / "model.json").write_text(json.dumps(sealed(facts, path.read_bytes())))
 
 
 def put(*where, value):

@@ -11,10 +11,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gentle.models.registry import MODULES
+from gentle.models.registry import AROUND_MODELS, MODULES
 
 if TYPE_CHECKING:
-    from gentle import comparison, datasets, experiments, metrics, models, plots, tuning
+    from gentle import (
+        comparison,
+        datasets,
+        diagnostics,
+        experiments,
+        metrics,
+        models,
+        plots,
+        streaming,
+        tuning,
+    )
     from gentle.distribution import ConditionalDistribution, QuantileTable
     from gentle.models import (
         CDSB,
@@ -27,6 +37,7 @@ if TYPE_CHECKING:
         BoostedQuantiles,
         CatBoost,
         ConditionalGenerator,
+        ConformalGenerator,
         Engression,
         KernelCDE,
         Marginal,
@@ -54,16 +65,19 @@ __all__ = [
     "NGBoost",
     "CatBoost",
     "RealMLP",
+    "ConformalGenerator",
     "load",
     "ConditionalGenerator",
     "ConditionalDistribution",
     "QuantileTable",
     "comparison",
     "datasets",
+    "diagnostics",
     "experiments",
     "metrics",
     "models",
     "plots",
+    "streaming",
     "tuning",
 ]
 
@@ -72,7 +86,7 @@ _HOMES = {
     "QuantileTable": "gentle.distribution",
     "ConditionalGenerator": "gentle.models",
     "load": "gentle.models",
-    **dict.fromkeys(MODULES, "gentle.models"),
+    **dict.fromkeys(MODULES | AROUND_MODELS, "gentle.models"),
 }
 
 

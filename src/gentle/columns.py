@@ -77,7 +77,7 @@ class Column:
             with suppress(ValueError, TypeError, OverflowError):
                 found[position] = read(self.levels[position])
             if not np.isfinite(found[position]):
-                raise _misfit(repr(self.levels[position]), label, kind)
+                raise _misfit(_quoted(self.levels[position]), label, kind)
         return _looked_up(found, self.values)
 
     def as_positions(self, levels: Iterable[str], unknown: int) -> Ints:
@@ -112,11 +112,13 @@ class Columns:
 
     @classmethod
     def of(cls, X: Any) -> Columns:
-        """Read an array or a frame.
+        """Read an array or a frame, of pandas or of whatever speaks Arrow.
 
         Raises:
-            ValueError: It is no table, has a column name twice, or holds infinite values.
+            ValueError: It is no table, has a column name twice, or holds infinite values, lists or
+                other values that are no number, date or text.
         """
+        X = as_pandas(X)
         if isinstance(X, Columns):
             return X
         if isinstance(X, pd.DataFrame):
@@ -124,21 +126,21 @@ class Columns:
             if len(twice):
                 raise ValueError(f"X has more than one column named {twice[0]!r}; rename them")
             shape, labels = X.shape, tuple(X.columns)
-            found: Iterable[Column] = (_of_series(X.iloc[:, j]) for j in range(X.shape[1]))
+            alike = len(set(X.dtypes)) == 1 and isinstance(X.dtypes.iloc[0], np.dtype)
+            cells: Iterable[Any] = (
+                X.to_numpy().T if alike else (X.iloc[:, j] for j in range(X.shape[1]))
+            )
         else:
             array = np.asarray(X)
             if array.ndim == 2 and array.dtype.kind in "biuf":
                 array = array if array.dtype.kind == "b" else array.astype(np.float64)
             shape, labels = array.shape, ()
-            found = (_of_array(array[:, j]) for j in range(shape[-1] if array.ndim == 2 else 0))
+            cells = array.T if array.ndim == 2 else ()
         if len(shape) != 2 or 0 in shape:
             raise ValueError(f"X must be a table with rows and columns, got shape {shape}")
         if not (labels and all(isinstance(name, str) for name in labels)):
             labels = tuple(range(shape[1]))
-        table = cls(tuple(found), labels)
-        for label, column in zip(labels, table.columns):
-            _require_no_infinity(column, label)
-        return table
+        return cls(tuple(_read(values, label) for label, values in zip(labels, cells)), labels)
 
     def __len__(self) -> int:
         return len(self.columns[0].values)
@@ -158,13 +160,65 @@ class Columns:
         return np.column_stack([column.keys() for column in self.columns])
 
 
+def as_pandas(data: Any) -> Any:
+    """A table or a column of another library as one of pandas; anything else as it is.
+
+    Polars, PyArrow, DuckDB and others hand their data over through Arrow's C interface. Of a masked
+    array, what is masked is missing.
+
+    Raises:
+        ValueError: A column holds lists, structures or other things that are no single value.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> as_pandas(pa.table({"age": [20, None]}))["age"].tolist()
+        [20.0, nan]
+    """
+    if isinstance(data, np.ma.MaskedArray):
+        cells: Any = np.asarray(data)
+        gap = cells.dtype.type("NaT") if cells.dtype.kind in "mM" else None
+        return np.where(np.ma.getmaskarray(data), gap, cells)
+    speaks_arrow = hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
+    if isinstance(data, (pd.DataFrame, pd.Series)) or not speaks_arrow:
+        return data
+    import pyarrow as pa
+
+    try:
+        table, is_column = pa.table(data), False
+    except pa.ArrowInvalid:
+        column = pa.chunked_array(data)
+        table, is_column = pa.table([column], [str(getattr(data, "name", ""))]), True
+    for field in table.schema:
+        if pa.types.is_nested(field.type) or pa.types.is_fixed_size_binary(field.type):
+            raise ValueError(
+                f"values of type {field.type} (in {field.name!r}) are too much for a cell, which "
+                "must be one number, date or text; make columns of their parts, or drop them"
+            )
+    frame = table.to_pandas(date_as_object=False)
+    return frame.iloc[:, 0] if is_column else frame
+
+
 def taken(X: Any, rows: Ints) -> Any:
-    """Some rows of a user's table, as the user passed it."""
+    """Some rows of a user's table, with the user's columns."""
+    X = as_pandas(X)
     return X.iloc[rows] if isinstance(X, pd.DataFrame) else np.asarray(X)[rows]
+
+
+def _read(values: Any, label: Label) -> Column:
+    """A column of a user's table; what is wrong with it is said together with its name."""
+    try:
+        column = _of_series(values) if isinstance(values, pd.Series) else _of_array(values)
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise ValueError(f"column {label!r} of X cannot be read: {error}") from None
+    _require_no_infinity(column, label)
+    return column
 
 
 def _of_series(series: pd.Series) -> Column:
     dtype = series.dtype
+    if isinstance(dtype, pd.ArrowDtype):  # what pandas knows of these differs from kind to kind
+        cells: Any = series.array
+        return _of_series(as_pandas(cells.__arrow_array__()))
     if isinstance(dtype, pd.SparseDtype):
         return _of_series(series.sparse.to_dense())
     if isinstance(dtype, pd.PeriodDtype):
@@ -228,6 +282,12 @@ def _of_objects(values: NDArray[Any]) -> Column:
     if inferred in _NUMBERS or all(isinstance(value, _NUMBER_TYPES) for value in some):
         kind = "boolean" if inferred == "boolean" else "number"
         return Column(kind, _spread([_float(value) for value in some], present))
+    for value in some:
+        if types.is_list_like(value) and not isinstance(value, tuple):
+            raise ValueError(
+                f"it holds a {type(value).__name__}, but a cell must be one number, date or text; "
+                "make columns of its parts, or drop it"
+            )
     codes, texts = pd.factorize(np.array([_text(value) for value in some], dtype=object))
     return _of_texts(list(texts), _spread(codes, present, -1).astype(np.int64))
 
@@ -317,6 +377,10 @@ def _misfit(found: str, label: Label, kind: Kind) -> ValueError:
         f"column {label!r} of X holds {found}, but in fit() it held {_EXPECTED[kind]}; "
         "correct such values, or leave them missing"
     )
+
+
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= 60 else f"{text[:50]}…")
 
 
 def _shown(column: Column) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any, get_args
 
 import numpy as np
@@ -21,6 +21,7 @@ _MAX_LEVELS = 50
 _MIN_SHARE = 0.005  # of the weight, for a level of its own
 _SURE_SHARE = 0.1  # from here on even if one row has all of it
 _TWO_YEARS = 2 * 365.25
+_FARTHEST_DAY = 1e9  # nearly three million years
 _SEASONAL = 0.99  # dates closer together within the year have no season; 1 is the same day
 
 
@@ -209,42 +210,35 @@ class CovariateEncoder:
             )
         return out
 
-    def state(self) -> tuple[dict[str, Floats], list[dict[str, Any]]]:
-        """What `restored` needs: arrays by name, and what fits into JSON; labels excepted."""
-        numbers = {name: np.array([getattr(c, name) for c in self.covariates]) for name in _ARRAYS}
-        facts = [
-            {name: value for name, value in asdict(c).items() if name not in _ARRAYS}
-            for c in self.covariates
+    def state(self) -> list[dict[str, Any]]:
+        """What `restored` needs but the labels: of each column what is not as in most of them."""
+        return [
+            {
+                field.name: getattr(covariate, field.name)
+                for field in fields(covariate)
+                if getattr(covariate, field.name) != field.default
+            }
+            for covariate in self.covariates
         ]
-        return numbers, facts
 
     @classmethod
-    def restored(
-        cls, arrays: dict[str, Any], facts: Any, labels: Sequence[Label]
-    ) -> CovariateEncoder:
+    def restored(cls, facts: Any, labels: Sequence[Label]) -> CovariateEncoder:
         """An encoder from what may be anything: a ValueError unless `state` could have given it.
 
-        Facts that are None stand for numbers throughout, as in files of format 1.
+        Args:
+            facts: What `state` gave, perhaps after a journey through JSON.
+            labels: Names or positions of the columns.
         """
         try:
-            if facts is None:
-                arrays = {"low": arrays["mean"], "high": arrays["mean"]} | arrays
-                facts = [{"kind": "number", "levels": (), "shares": ()}] * len(arrays["mean"])
-            rows = list(zip(*(arrays[name].tolist() for name in _ARRAYS), strict=True))
-            found = [
-                Covariate(**_from_json(fact), **dict(zip(_ARRAYS, row)))
-                for fact, row in zip(facts, rows, strict=True)
-            ]
+            found = [Covariate(**_from_json(fact)) for fact in facts]
+            sound = all(_sound(covariate) for covariate in found)
         except (TypeError, AttributeError, KeyError, ValueError) as error:
             raise ValueError(f"its description of the columns is damaged ({error})") from None
-        if not all(_sound(covariate) for covariate in found):
+        if not sound:
             raise ValueError("its description of the columns is damaged")
         if len(found) != len(labels):
             raise ValueError("its parts disagree about the number of columns")
         return cls(tuple(found), tuple(labels))
-
-
-_ARRAYS = ("mean", "scale", "low", "high")
 
 
 def year_angle(days: Floats) -> Floats:
@@ -339,9 +333,10 @@ def _category(column: Column, share: Floats, missing: float) -> Covariate:
 
 
 def _from_json(fact: Any) -> dict[str, Any]:
-    if not all(isinstance(fact[name], (list, tuple)) for name in ("levels", "shares")):
+    lists = {name: fact[name] for name in ("levels", "shares") if name in fact}
+    if not all(isinstance(value, (list, tuple)) for value in lists.values()):
         raise TypeError("levels and shares must be lists")
-    return fact | {name: tuple(fact[name]) for name in ("levels", "shares")}
+    return fact | {name: tuple(value) for name, value in lists.items()}
 
 
 def _sound(c: Covariate) -> bool:
@@ -361,4 +356,6 @@ def _sound(c: Covariate) -> bool:
         and (c.kind == "category" or not c.others)
         and type(c.seasonal) is bool
         and (c.kind == "date" or not c.seasonal)
+        and c.low <= c.high
+        and (c.kind != "date" or max(-c.low, c.high) < _FARTHEST_DAY)
     )

@@ -15,6 +15,7 @@ from gentle.columns import Columns
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+_NEGLIGIBLE = 1e-25  # next to the heaviest row; lighter ones drown in its rounding errors
 _PRIME = np.uint64(0x9E3779B97F4A7C15)  # odd, and without a pattern: 2^64 over the golden ratio
 
 
@@ -163,6 +164,47 @@ class Grouped:
         return y, weight
 
 
+@dataclass(frozen=True)
+class Rows:
+    """A grouped table taken apart again: one response per row.
+
+    Attributes:
+        x: Covariates, ``(n, d)``.
+        y: Responses, ``(n,)``.
+        weight: Weights of mean 1, ``(n,)``.
+    """
+
+    x: Floats
+    y: Floats
+    weight: Floats
+
+    @classmethod
+    def of(cls, table: Grouped) -> Rows:
+        """The rows of a grouped table."""
+        return cls(table.x[table.group], table.y, table.weight / table.weight.mean())
+
+    def take(self, which: Ints) -> Rows:
+        """Some of them."""
+        return Rows(self.x[which], self.y[which], self.weight[which])
+
+    def resampled(self, rng: np.random.Generator) -> Rows:
+        """As many rows of equal weight, for packages that cannot weigh them.
+
+        Systematic resampling: a row of weight w comes w times, rounded up or down at random; rows
+        of equal weights come once each, in their order. Where one row outweighs all others, nothing
+        would vary, and the rows stay as they are.
+        """
+        n = len(self.y)
+        picks = np.searchsorted(np.cumsum(self.weight), np.arange(n) + rng.random(), side="right")
+        picks = np.minimum(picks, n - 1)
+        found = Rows(self.x[picks], self.y[picks], np.ones(n))
+        return found if found.varies() else self
+
+    def varies(self) -> bool:
+        """Whether covariates and responses do, also in the single precision of some packages."""
+        return all(bool(np.ptp(a.astype(np.float32), axis=0).any()) for a in (self.x, self.y))
+
+
 def group_rows(X: Floats) -> tuple[Ints, Ints]:
     """Number equal rows in order of appearance: first row of each group, group of each row.
 
@@ -190,7 +232,9 @@ def merged_rows(keys: Floats, y: Floats, weight: Floats) -> tuple[Ints, Floats]:
 
     So a row of weight k and k copies of it are the same thing. Weights matter in relation only:
     those of the result have mean 1, and are the same, bit for bit, whatever (positive) number all
-    weights were multiplied by, as long as the products themselves are exact.
+    weights were multiplied by, as long as the products themselves are exact. Rows of negligible
+    weight, below 1e-25 of the heaviest, are left out. The result is sorted, so that it does not
+    matter in which order the rows come.
 
     Args:
         keys: Covariates in any form that is equal for equal ones, ``(n, d)``.
@@ -198,18 +242,21 @@ def merged_rows(keys: Floats, y: Floats, weight: Floats) -> tuple[Ints, Floats]:
         weight: Positive weights, ``(n,)``.
 
     Returns:
-        Where the distinct rows stand first, in that order, and their weights; both ``(m,)``.
+        Where the distinct rows stand first, and their weights; both ``(m,)``.
 
     Example:
         >>> merged_rows(np.zeros((3, 1)), np.array([5.0, 7.0, 5.0]), np.array([1.0, 1.0, 2.0]))
         (array([0, 1]), array([1.5, 0.5]))
     """
-    first, group = group_rows(np.column_stack([keys, y]))
+    rows = np.column_stack([keys, y])
+    first, group = group_rows(rows)
     weight = np.ldexp(weight, -np.frexp(weight.max())[1])  # exact, and sums cannot overflow
-    total = np.bincount(group, weight)
+    ascending = np.argsort(weight)  # a sum of floats depends on their order, which must not matter
+    total = np.bincount(group[ascending], weight[ascending])
     total /= total.max()
-    used = total > 0  # next to the largest, the smallest doubles vanish
-    return first[used], total[used] / total[used].mean()
+    order = np.lexsort(rows[first].T[::-1])
+    order = order[total[order] > _NEGLIGIBLE]
+    return first[order], total[order] / total[order].mean()
 
 
 def responses_per_covariate(X: Any) -> Ints:

@@ -14,6 +14,8 @@ from gentle.streams import Seed, as_seed, uniforms
 
 Floats = NDArray[np.float64]
 
+_LARGEST = np.finfo(np.float64).max / 2  # sums and differences of two values stay finite
+
 
 class ConditionalDistribution(ABC):
     """The distributions of Y given each of n rows of covariates.
@@ -185,8 +187,11 @@ class QuantileTable(ConditionalDistribution):
             )
         if np.any(self.levels[..., 0] != 0) or np.any(self.levels[..., -1] != 1):
             raise ValueError("levels must start at 0 and end at 1")
-        if np.any(np.diff(self.levels) < 0) or not np.all(np.diff(self.values) >= 0):
-            raise ValueError("levels and values must not decrease along a row, nor be NaN")
+        rising = np.all(np.diff(self.levels) >= 0) and np.all(np.diff(self.values) >= 0)
+        if not rising or not np.all(np.abs(self.values[:, [0, -1]]) <= _LARGEST):
+            raise ValueError(
+                "levels and values must not decrease along a row, nor be NaN or infinite"
+            )
 
     @classmethod
     def of_sample(cls, y: ArrayLike, weights: ArrayLike | None = None) -> QuantileTable:

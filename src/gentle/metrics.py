@@ -20,77 +20,36 @@ from numpy.typing import ArrayLike, NDArray
 from gentle.columns import Columns, taken
 from gentle.data import Grouped
 from gentle.distribution import ConditionalDistribution, QuantileTable
+from gentle.scoring import (
+    CoverageScorer,
+    CRPSScorer,
+    IntervalScorer,
+    PinballScorer,
+    crps_of_draws,
+    interval_score,
+    pinball,
+)
 from gentle.streams import Seed, as_seed
 from gentle.transport import ks, wasserstein
+
+__all__ = [
+    "evaluate",
+    "noise_floor",
+    "Scores",
+    "crps_of_draws",
+    "pinball",
+    "interval_score",
+    "CRPSScorer",
+    "PinballScorer",
+    "IntervalScorer",
+    "CoverageScorer",
+]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _LEVELS = np.arange(1, 10) / 10  # of the mean pinball loss
 _COVERAGE = 0.9  # of the central interval
-
-
-def crps_of_draws(draws: ArrayLike, y: ArrayLike) -> Floats:
-    r"""Continuous ranked probability score of the empirical distribution of some draws.
-
-    mean_j |draws_j - y| - mean_jk |draws_j - draws_k| / 2, by sorting, in O(m log m) for m draws.
-    For a model's own distribution `ConditionalDistribution.crps` is exact and needs no draws.
-
-    Args:
-        draws: Draws from each row's distribution, ``(n, m)``.
-        y: Responses, ``(n,)``, or several for each row, ``(n, k)``.
-
-    Returns:
-        The scores, smaller is better, in units and shape of ``y``.
-
-    Example:
-        >>> crps_of_draws([[0.0, 2.0], [1.0, 1.0]], [1.0, 4.0]).tolist()
-        [0.5, 3.0]
-    """
-    return QuantileTable.of_sample(draws).crps(y)
-
-
-def pinball(quantiles: ArrayLike, y: ArrayLike, alpha: ArrayLike) -> Floats:
-    r"""Pinball loss (alpha - 1{y < quantile}) · (y - quantile); its integral is half the CRPS.
-
-    Args:
-        quantiles: Predicted quantiles, ``(n, k)``, or ``(..., k)``.
-        y: Responses, ``(n,)``, or ``(...)``.
-        alpha: The levels of the quantiles, ``(k,)``.
-
-    Returns:
-        The losses, smaller is better, ``(n, k)``, or ``(..., k)``.
-
-    Example:
-        >>> pinball([[1.0, 3.0]], [2.0], [0.1, 0.9]).round(3).tolist()
-        [[0.1, 0.1]]
-    """
-    above = np.asarray(y, np.float64)[..., None] - np.asarray(quantiles, np.float64)  # (..., k)
-    alpha = np.asarray(alpha, np.float64)
-    return np.maximum(alpha * above, (alpha - 1) * above)
-
-
-def interval_score(lower: ArrayLike, upper: ArrayLike, y: ArrayLike, coverage: float) -> Floats:
-    r"""Width of a central interval, plus 2 / (1 - coverage) times the distance from it to y.
-
-    Args:
-        lower: Lower ends, ``(n,)``; the three arrays are broadcast against each other.
-        upper: Upper ends, ``(n,)``.
-        y: Responses, ``(n,)``.
-        coverage: Probability that the interval is meant to hold, below 1.
-
-    Returns:
-        The scores, smaller is better, ``(n,)``.
-
-    Example:
-        >>> interval_score(0.0, 2.0, [1.0, 2.5], coverage=0.5).tolist()
-        [2.0, 4.0]
-    """
-    if not 0 <= coverage < 1:
-        raise ValueError(f"coverage must be at least 0 and below 1, got {coverage}")
-    lower, upper, y = (np.asarray(a, np.float64) for a in (lower, upper, y))
-    distance = np.maximum(lower - y, 0) + np.maximum(y - upper, 0)
-    return upper - lower + 2 / (1 - coverage) * distance
 
 
 @dataclass(frozen=True, eq=False)

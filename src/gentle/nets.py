@@ -306,7 +306,8 @@ class BridgeNet(nn.Module):
 
 def _layer(n_in: int, n_out: int, generator: Generator | None) -> nn.Linear:
     """A layer whose initial weights come from this source: Xavier-uniform, zero biases."""
-    layer = nn.Linear(n_in, n_out, device="meta").to_empty(device="cpu")  # draws nothing
+    here = "meta" if torch.get_default_device().type == "meta" else "cpu"  # shapes only, or all
+    layer = nn.Linear(n_in, n_out, device="meta").to_empty(device=here)  # draws nothing
     nn.init.xavier_uniform_(layer.weight, generator=generator)
     nn.init.zeros_(layer.bias)
     return layer

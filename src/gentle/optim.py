@@ -72,6 +72,12 @@ class DoublySmoothedGDA:
         self.generator.follow()  # line 6
         self.potential.follow()  # line 7
 
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """Of both players' inner steps; ``lr`` may be changed there."""
+        inner = (self.generator.inner, self.potential.inner)
+        return [group for one in inner if one is not None for group in one.param_groups]
+
     def state_dict(self) -> dict[str, Any]:
         """Everything that a resumed run needs beside the parameters themselves."""
         return {"generator": self.generator.state_dict(), "potential": self.potential.state_dict()}

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from gentle import diagnostics
 from gentle.columns import Columns, taken
 from gentle.covariates import lipschitz_pairs
 from gentle.data import Grouped, responses_per_covariate
@@ -110,6 +111,8 @@ def history(model: Any, axis: Axes | None = None) -> Axes:
         right.plot(best["epoch"], best["validation"], "o", color=_COLOURS[1], label="best epoch")
         criterion = getattr(model, "criterion", "criterion").upper()
         label = f"validation {criterion} (standard deviations of y)"
+        if not getattr(model, "is_game", True):  # many networks, each with its own best epoch
+            label = "loss on unseen rows, mean over networks"
         right.set_ylabel(label, color=_COLOURS[1])
         right.legend(frameon=False)
     return axis
@@ -177,6 +180,82 @@ def transport_map(
     return axis
 
 
+def pit(
+    model: Any,
+    X: Any,
+    y: ArrayLike,
+    *,
+    n_bins: int = 20,
+    confidence: float = 0.95,
+    random_state: int = 0,
+    axis: Axes | None = None,
+) -> Axes:
+    """Levels of unseen responses in their predicted distributions: flat if these are right.
+
+    All bars of right predictions are within the band with probability ``confidence``. A hollow
+    shows distributions that are too narrow, a hill too wide ones, a slope that they are shifted.
+
+    Args:
+        model: A fitted model.
+        X: Covariates, ``(n, d)``.
+        y: Responses that the model has not seen, ``(n,)``.
+        n_bins: Number of bars.
+        confidence: Of the band.
+        random_state: Seed of the randomisation at atoms.
+        axis: Where to draw.
+    """
+    from scipy.stats import binom
+
+    axis = _axes(axis)
+    levels = diagnostics.pit(model, X, y, random_state=random_state)
+    error = (1 - confidence) / n_bins
+    low, high = binom.ppf([error / 2, 1 - error / 2], len(levels), 1 / n_bins) * n_bins
+    axis.hist(levels, bins=n_bins, range=(0, 1), density=True, color=_COLOURS[0], alpha=0.7)
+    axis.axhspan(low / len(levels), high / len(levels), color=_HELD_OUT, alpha=0.35, linewidth=0)
+    axis.axhline(1, color=_HELD_OUT, linewidth=1)
+    axis.set(xlabel="level of the response (PIT)", ylabel="density", xlim=(0, 1))
+    axis.spines[["top", "right"]].set_visible(False)
+    return axis
+
+
+def reliability(
+    model: Any,
+    X: Any,
+    y: ArrayLike,
+    by: Any = None,
+    *,
+    confidence: float = 0.95,
+    random_state: int = 0,
+    axis: Axes | None = None,
+) -> Axes:
+    """Share of unseen responses below predicted quantiles, against what it should be.
+
+    Args:
+        model: A fitted model.
+        X: Covariates, ``(n, d)``.
+        y: Responses that the model has not seen, ``(n,)``.
+        by: Subgroups, as in `gentle.diagnostics.calibration`; a line for each.
+        confidence: Probability that no line of right predictions leaves its band.
+        random_state: Seed of the randomisation at atoms.
+        axis: Where to draw.
+    """
+    axis = _axes(axis)
+    levels = np.arange(1, 20) / 20
+    table = diagnostics.calibration(
+        model, X, y, by, levels=levels, confidence=confidence, random_state=random_state
+    )
+    for i, (name, group) in enumerate(table.groupby("group", sort=False)):
+        colour = _COLOURS[i % len(_COLOURS)]
+        axis.fill_between(levels, group["lower"], group["upper"], color=colour, alpha=0.12, lw=0)
+        label = f"{name}: {group['verdict'].iloc[0]}"
+        axis.plot(levels, group["observed"], ".-", color=colour, label=label)
+    axis.plot([0, 1], [0, 1], color=_HELD_OUT, linewidth=1)
+    axis.set(xlabel="level of the predicted quantile", ylabel="share of responses below it")
+    axis.legend(frameon=False, fontsize=8)
+    axis.spines[["top", "right"]].set_visible(False)
+    return axis
+
+
 def row_of_axes(n: int) -> list[Axes]:
     """Axes side by side in one figure."""
     size = (6.2 * n, 3.8)
@@ -193,7 +272,7 @@ def close(figure: Any) -> None:
 _METHODS = (
     *("GENTLE", "CWGAN", "MGAN", "WGAN-GP", "CDSB", "QuantileForest", "Engression"),
     *("CatBoost", "GENTLE w/o reg", "GENTLE w/o smo", "KNN", "RealMLP", "Marginal", "NGBoost"),
-    *("QRGMM neural", "QRGMM linear", "KernelCDE", "BoostedQuantiles"),
+    *("QRGMM neural", "QRGMM linear", "KernelCDE", "BoostedQuantiles", "GENTLE default"),
 )
 
 

@@ -10,13 +10,14 @@ import typer
 
 from gentle.cli.console import chosen_seed, progress, say, use_threads
 from gentle.cli.options import ModelFolder, NewTable, OutFile, Overwrite, Seed, Threads
-from gentle.cli.tables import check_free, model_columns, read_table, table_writer
+from gentle.cli.tables import check_free, model_columns, read_table, table_kind, table_writer
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _VALUES_AT_ONCE = 2**20  # draws held in memory at once; 24 bytes each in the long form
 _ROWS_AT_ONCE = 2**12  # few enough for a model to answer mean and quantiles from one pass
+_ROWS_READ_WHOLE = 2**20  # of a longer Parquet file some rows at a time
 
 
 def sample(
@@ -33,14 +34,17 @@ def sample(
     """Draw responses from the model for each row of a table.
 
     The output has the columns row (position in TABLE, from 0), draw (from 0) and
-    value. It is written piece by piece, so that large requests fit into memory.
-    A row's draws depend on the seed, its position and its covariates only.
+    value. It is written piece by piece, and a long Parquet file is read so, too:
+    requests of any size fit into memory. A row's draws depend on the seed, its
+    position and its covariates only.
 
     Example:
         gentle sample model/ new.csv -n 1000 --out draws.parquet --seed 1
     """
     import numpy as np
     import pandas as pd
+
+    from gentle.streaming import count_rows
 
     fitted, X = _prepared(model, table, out, overwrite, threads)
     seed = chosen_seed(seed)
@@ -58,7 +62,8 @@ def sample(
                 )
             )
     if out is not None:
-        say(f"Wrote {n:,} draws for each of {len(X):,} rows to {out}, with seed {seed}.")
+        rows = count_rows(X)
+        say(f"Wrote {n:,} draws for each of {rows:,} rows to {out}, with seed {seed}.")
 
 
 def _levels(text: str) -> list[float]:
@@ -94,19 +99,18 @@ def predict(
         gentle predict model/ new.csv --quantiles .05,.5,.95
         gentle predict model/ new.csv --quantiles .1,.9 --out intervals.csv
     """
-    import numpy as np
     import pandas as pd
+
+    from gentle.streaming import count_rows, prediction
 
     levels = _levels(quantiles)
     fitted, X = _prepared(model, table, out, overwrite, threads)
     with table_writer(out, overwrite) as append:
         for start, dist in _pieces(fitted, X, _ROWS_AT_ONCE, "Predicting", out is not None):
-            values = dist.quantile(levels)  # (rows, levels)
-            columns = {f"q{level!r}": values[:, i] for i, level in enumerate(levels)}
-            rows = np.arange(start, start + len(dist))
-            append(pd.DataFrame({"row": rows, "mean": dist.mean(), **columns}))
+            append(pd.DataFrame(prediction(start, dist, levels)))
     if out is not None:
-        say(f"Wrote mean and {len(levels)} quantile(s) for each of {len(X):,} rows to {out}.")
+        rows = count_rows(X)
+        say(f"Wrote mean and {len(levels)} quantile(s) for each of {rows:,} rows to {out}.")
 
 
 def load_model(folder: Path, threads: int | None) -> Any:
@@ -126,23 +130,39 @@ def load_model(folder: Path, threads: int | None) -> Any:
 
 def _prepared(
     folder: Path, table: Path, out: Path | None, overwrite: bool, threads: int | None
-) -> tuple[Any, pd.DataFrame]:
-    """The model, and the covariates of all rows, checked before the first answer is written."""
+) -> tuple[Any, pd.DataFrame | Path]:
+    """The model, and the covariates, checked before the first answer is written.
+
+    Of a long Parquet file only its columns are looked at.
+    """
     if out is not None:
         check_free(out, overwrite)
     model = load_model(folder, threads)
+    if table.is_file() and table_kind(table) == "parquet" and _is_long(table):
+        return model, table
     X = model_columns(model, read_table(table), table)
     model.predict_dist(X)  # computes nothing yet, but names the bad row of the whole table
     return model, X
 
 
+def _is_long(table: Path) -> bool:
+    import pyarrow as pa
+
+    from gentle.streaming import count_rows
+
+    try:
+        return (count_rows(table) or 0) > _ROWS_READ_WHOLE
+    except (pa.ArrowException, OSError):  # reading it says what is the matter
+        return False
+
+
 def _pieces(
-    model: Any, X: pd.DataFrame, n_rows: int, label: str, show: bool
+    model: Any, X: pd.DataFrame | Path, n_rows: int, label: str, show: bool
 ) -> Iterator[tuple[int, Any]]:
     """The distributions of a table, some rows at a time, each piece with its first row."""
-    step = max(n_rows, 1)
-    with progress(label, len(X), show) as advance:
-        for start in range(0, len(X), step):
-            dist = model.predict_dist(X.iloc[start : start + step])
+    from gentle.streaming import answers, count_rows
+
+    with progress(label, count_rows(X) or 0, show) as advance:
+        for start, dist in answers(model, X, max(n_rows, 1)):
             yield start, dist
             advance(len(dist))

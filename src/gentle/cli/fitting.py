@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import shlex
+import shutil
 import tempfile
 import time
 from collections.abc import Sequence
@@ -79,6 +80,15 @@ def fit(
         ),
     ] = "auto",
     threads: Threads = None,
+    checkpoint_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--checkpoint-dir",
+            metavar="FOLDER",
+            help="Where training is kept until the model is saved.",
+            show_default="a hidden folder beside --out",
+        ),
+    ] = None,
     overwrite: OverwriteModel = False,
     quiet: Quiet = False,
 ) -> None:
@@ -87,6 +97,8 @@ def fit(
     All columns but the target, the weight and what --drop names are covariates:
     numbers, text, true or false, ISO dates. Values may be missing.
 
+    After an interruption of any kind, the same command goes on where it was.
+
     Example:
         gentle fit patients.csv --target QALY --out model/
         gentle fit patients.csv -t QALY -o model/ --set n_steps=500 --overwrite
@@ -94,12 +106,15 @@ def fit(
     """
     import pandas
 
+    from gentle.checkpoints import remove, seed_in
+
     check_folder(out, overwrite)
+    kept = checkpoint_dir or out.absolute().with_name(f".{out.absolute().name}-checkpoints")
     if device.split(":")[0] not in _DEVICES:
         raise typer.BadParameter(f"choose from {', '.join(_DEVICES)}", param_hint="--device")
     chosen, arguments = configured(model, settings or [])
     arguments = _paper_settings(chosen, paper) | arguments
-    seed = chosen_seed(seed)
+    seed = chosen_seed(seed_in(kept) if seed is None else seed)
     estimator = chosen(**arguments, random_state=seed, device=device, verbose=0 if quiet else 1)
     rows = read_rows(table, target, weight, dropped=drop or [])
     held_out = None if evaluation is None else read_rows(evaluation, target, weight, list(rows[0]))
@@ -109,15 +124,44 @@ def fit(
         _announce(chosen.__name__, rows, target)
     started = time.perf_counter()
     X, y, weights = rows
-    estimator.fit(X, pandas.Series(y, name=target), weights, held_out)  # the name is remembered
+    table_to_fit = (X, pandas.Series(y, name=target), weights, held_out)  # the name is remembered
+    _fit_or_resume(estimator, table_to_fit, kept, overwrite)
     seconds = time.perf_counter() - started
-    save_model(estimator, out, overwrite)
+    save_model(
+        estimator,
+        out,
+        overwrite,
+        "Make room and give the same command again: it goes on from the last checkpoint.",
+    )
+    remove(kept)
     if not quiet:
         _summarise(estimator, seconds, seed, held_out, evaluation)
         folder = shlex.quote(f"{out}/")
         say(f"The model is in {folder}. To go on, with tables that have these columns:")
         say(f"  gentle evaluate {folder} test.csv")
         say(f"  gentle sample {folder} new.csv -n 1000 --out draws.parquet")
+
+
+def _fit_or_resume(estimator: Any, table: Sequence[Any], kept: Path, overwrite: bool) -> None:
+    """Fit a model whose training is kept in a folder; say how to go on if it is interrupted."""
+    from gentle.checkpoints import OtherFitError, remove, seed_in
+
+    try:
+        estimator.fit(*table, checkpoint_dir=kept)
+    except OtherFitError as other:
+        if not overwrite:
+            raise ValueError(
+                f"{str(kept)!r} holds checkpoints of another fit that was interrupted: "
+                f"{other.difference}. Give its command again to go on with it, or add --overwrite "
+                "to drop it."
+            ) from None
+        remove(kept)
+        _fit_or_resume(estimator, table, kept, overwrite)
+    except KeyboardInterrupt:
+        if seed_in(kept) is None:
+            raise
+        say("Interrupted. To go on from the last finished epoch, give the same command again.")
+        raise typer.Exit(130) from None
 
 
 def check_folder(folder: Path, overwrite: bool) -> None:
@@ -254,17 +298,39 @@ def _announce(name: str, rows: Rows, target: str) -> None:
     say(f"{len(X):,} rows with {n_distinct:,} distinct covariates in {columns}.")
 
 
-def save_model(estimator: Any, folder: Path, overwrite: bool) -> None:
-    """Save the model, and if its folder has become unusable meanwhile, save it elsewhere."""
+def save_model(estimator: Any, folder: Path, overwrite: bool, advice: str = "") -> None:
+    """Save the model, and if its folder has become unusable meanwhile, save it elsewhere.
+
+    Args:
+        estimator: The fitted model.
+        folder: Where it is wanted.
+        overwrite: Replace a model that is there.
+        advice: What to tell a user whose model could be saved nowhere.
+    """
     try:
         estimator.save(folder, overwrite=overwrite)
     except OSError as error:
-        rescue = Path(tempfile.mkdtemp(prefix="gentle-")) / "model"
-        estimator.save(rescue)
+        problem = f"{str(folder)!r} could not be written ({error})"
+        rescue = _saved_elsewhere(estimator)
+        if rescue is None:
+            raise ValueError(f"{problem}. {advice}") from error
         raise ValueError(
-            f"{str(folder)!r} could not be written ({error}); the model is in {str(rescue)!r}, "
-            "move it from there"
+            f"{problem}; the model is in {str(rescue)!r}, move it from there"
         ) from error
+
+
+def _saved_elsewhere(estimator: Any) -> Path | None:
+    """A folder for temporary files in which the model is now, None if there is no room either."""
+    try:
+        scratch = Path(tempfile.mkdtemp(prefix="gentle-"))
+    except OSError:
+        return None
+    try:
+        estimator.save(scratch / "model")
+    except OSError:
+        shutil.rmtree(scratch, ignore_errors=True)
+        return None
+    return scratch / "model"
 
 
 def _summarise(

@@ -35,7 +35,7 @@ def read_table(path: Path) -> pd.DataFrame:
     if len(frame.columns) == 1 and any(mark in frame.columns[0] for mark in ";\t|"):
         raise ValueError(
             f"{_quoted(path)} seems to separate its columns by something else than commas: "
-            f"its header reads {frame.columns[0]!r}. Save it with commas."
+            f"its header reads {shortened(frame.columns[0])}. Save it with commas."
         )
     return frame
 
@@ -58,6 +58,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
 
     exactly: Any = "round_trip"  # a number is read as it was written, to the last bit
     try:
+        _require_text(path)
         with warnings.catch_warnings():
             # A row longer than the header would lose its end; pandas only warns of it.
             warnings.simplefilter("error", pd.errors.ParserWarning)
@@ -69,6 +70,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
                 low_memory=False,
                 float_precision=exactly,
             )
+        _require_different_names(path)
         for name in frame.select_dtypes(exclude=["number", "bool"]):
             frame[name] = _dates_read(frame[name])
         return frame
@@ -83,6 +85,32 @@ def _read_csv(path: Path) -> pd.DataFrame:
         raise ValueError(f"{_quoted(path)} is not text in UTF-8, so not a CSV file") from None
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise ValueError(f"{_quoted(path)} is damaged or not a gzip file") from None
+
+
+def _require_text(path: Path) -> None:
+    """Raise a ValueError for zero bytes, at which the parser would cut fields off."""
+    with (gzip.open if table_kind(path) == "csv.gz" else open)(path, "rb") as handle:
+        for block in iter(lambda: handle.read(2**20), b""):
+            if b"\0" in block:
+                raise ValueError(
+                    f"{_quoted(path)} holds zero bytes, so it is not text in UTF-8; if it is in "
+                    "UTF-16, save it in UTF-8"
+                )
+
+
+def _require_different_names(path: Path) -> None:
+    """Raise a ValueError if a header has a name twice, one of which pandas would change."""
+    import pandas as pd
+
+    header = pd.read_csv(
+        path, header=None, nrows=1, dtype=str, skipinitialspace=True, encoding="utf-8-sig"
+    ).iloc[0]
+    twice = header[header.notna() & header.duplicated()]
+    if len(twice):
+        raise ValueError(
+            f"{_quoted(path)} has more than one column named {shortened(twice.iloc[0])}; "
+            "rename or drop all but one"
+        )
 
 
 def _dates_read(column: Any) -> Any:
@@ -141,7 +169,7 @@ def number_column(frame: pd.DataFrame, name: str, role: str, path: Path) -> NDAr
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
         row = int(bad[0])
-        found = "nothing" if pd.isna(column.iloc[row]) else repr(column.iloc[row])
+        found = "nothing" if pd.isna(column.iloc[row]) else shortened(column.iloc[row])
         raise ValueError(
             f"column {name!r} ({role}) must hold numbers, but {found} stands in row {row} of "
             f"{_quoted(path)} (counted from 0), and {len(bad)} row(s) are like that. "
@@ -245,9 +273,15 @@ def _parquet_appender(handle: Any) -> Iterator[Callable[[pd.DataFrame], None]]:
 
 
 def listed(names: Iterable[Any]) -> str:
-    """Names in quotes, long lists cut short."""
-    shown = [repr(str(name)) for name in names]
+    """Names in quotes, long lists and long names cut short."""
+    shown = [shortened(name) for name in names]
     return ", ".join(shown if len(shown) <= 20 else [*shown[:18], f"… and {len(shown) - 18} more"])
+
+
+def shortened(value: Any) -> str:
+    """A value in quotes, cut in the middle if it is long."""
+    text = str(value)
+    return repr(text if len(text) <= 60 else f"{text[:40]}…{text[-10:]}")
 
 
 def _quoted(path: Path) -> str:

@@ -21,7 +21,7 @@ from gentle.covariates import CovariateEncoder
 from gentle.data import Grouped
 from gentle.metrics import evaluate, noise_floor
 from gentle.models import checks
-from gentle.models.intake import Rows
+from gentle.models.intake import CheckedRows
 from gentle.models.reference import Marginal
 from gentle.models.registry import MODULES, model_class
 from gentle.streams import Seed, as_seed, uniforms
@@ -92,7 +92,7 @@ def compare(
         neighbours wins: its CRPS is 83 % smaller than Marginal's, the runner-up, more than noise.
     """
     specs, baseline = _specs(models)
-    rows = Rows.of(X, y, sample_weight, "compare")
+    rows = CheckedRows.of(X, y, sample_weight, "compare")
     row, target, weight = rows.at, rows.y, rows.weight
     checks.varying_response(target, "compare")
     uninformative = CovariateEncoder.of(rows.table, weight).uninformative

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gentle.models.registry import MODULES
+from gentle.models.registry import AROUND_MODELS, MODULES
 
 if TYPE_CHECKING:
     from gentle.models.adapters import CatBoost, Engression, NGBoost, RealMLP
     from gentle.models.adversarial import CWGAN, MGAN, WGANGP
     from gentle.models.base import ConditionalGenerator
     from gentle.models.bridge import CDSB
+    from gentle.models.conformal import ConformalGenerator
     from gentle.models.gentle import GENTLE
     from gentle.models.persistence import load
     from gentle.models.quantile import QRGMM
@@ -33,12 +34,14 @@ __all__ = [
     "NGBoost",
     "CatBoost",
     "RealMLP",
+    "ConformalGenerator",
     "ConditionalGenerator",
     "load",
 ]
 
 _HOMES = {
     **MODULES,
+    **AROUND_MODELS,
     "ConditionalGenerator": "gentle.models.base",
     "load": "gentle.models.persistence",
 }

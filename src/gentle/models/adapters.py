@@ -9,13 +9,14 @@ import numpy as np
 import torch
 from scipy.special import ndtr
 
+from gentle.data import Rows
 from gentle.distribution import QuantileTable
 from gentle.models import checks
 from gentle.models.base import Floats
 from gentle.models.checks import is_count
 from gentle.models.levels import even_levels, table_through
 from gentle.models.neural import chosen_device
-from gentle.models.thirdparty import Adapter, Rows
+from gentle.models.thirdparty import Adapter
 from gentle.spaces import Between, OneOf, Space
 from gentle.streams import Seed
 

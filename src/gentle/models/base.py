@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from os import PathLike
 from typing import Any, ClassVar, Self
 
@@ -12,15 +11,17 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from gentle.checkpoints import kept_in
 from gentle.chunks import ChunkedDistribution
 from gentle.covariates import CovariateEncoder
-from gentle.data import Grouped, Standardiser
+from gentle.data import Grouped, Rows, Standardiser
 from gentle.distribution import ConditionalDistribution, QuantileTable
 from gentle.models import checks
-from gentle.models.intake import EvalSet, Rows, TrainingFacts, distribution_of, name_of
+from gentle.models.intake import CheckedRows, EvalSet, TrainingFacts, name_of
 from gentle.models.summary import summary_of
 from gentle.spaces import Space
-from gentle.streams import Seed, as_seed
+from gentle.streams import Seed
+from gentle.support import warn_of_strangers
 
 Floats = NDArray[np.float64]
 
@@ -36,6 +37,7 @@ class ConditionalGenerator(RegressorMixin, BaseEstimator, ABC):
     """
 
     _encodes_response: ClassVar[bool] = True  # False: the model sees responses as they are
+    _holds: ClassVar[str] = ""  # what of the training data its answers are made of
     search_space: ClassVar[Space] = {}  # what a search may vary; see gentle.tuning
 
     random_state: Seed
@@ -48,6 +50,7 @@ class ConditionalGenerator(RegressorMixin, BaseEstimator, ABC):
     marginal_: QuantileTable
     response_name_: str | None
     training_: TrainingFacts
+    training_rows_: Rows | None = None
 
     @abstractmethod
     def _fit(
@@ -76,6 +79,8 @@ class ConditionalGenerator(RegressorMixin, BaseEstimator, ABC):
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         eval_set: EvalSet | None = None,
+        checkpoint_dir: str | PathLike[str] | None = None,
+        keep_data: bool = False,
     ) -> Self:
         """Learn the conditional distributions from a table.
 
@@ -88,18 +93,23 @@ class ConditionalGenerator(RegressorMixin, BaseEstimator, ABC):
                 is left out. Identical rows become one row with the sum of their weights.
             eval_set: Held-out ``(X, y)`` or ``(X, y, sample_weight)`` for validation. Without it,
                 models that validate hold out some of the covariates, equal ones together.
+            checkpoint_dir: Folder in which training is kept while it runs. After an interruption
+                of any kind, the same call goes on from there and ends in the same model, bit for
+                bit on a CPU. Models that are not trained in epochs leave no trace in it. More in
+                `gentle.checkpoints`.
+            keep_data: Keep the training rows, encoded, as ``training_rows_``, also in pickled and
+                saved models. No answer needs them; models that must hold them do so anyway.
 
         Returns:
             The fitted model. If anything goes wrong, a model fitted earlier stays as it was.
         """
         model = type(self).__name__
         self._check_parameters()
-        given = Rows.of(X, y, sample_weight, model)
+        given = CheckedRows.of(X, y, sample_weight, model)
         rows = given.merged()
         checks.enough_rows(len(rows.y), model)
         of_x = CovariateEncoder.of(rows.table, rows.weight)
         checks.warn_of_uninformative_columns(**of_x.uninformative)
-        rng = np.random.default_rng(as_seed(self.random_state))
         of_y = Standardiser.identity()
         if self._encodes_response:
             checks.varying_response(rows.y, model)
@@ -107,21 +117,15 @@ class ConditionalGenerator(RegressorMixin, BaseEstimator, ABC):
         train, validation = rows.grouped(of_x, of_y), None
         facts = TrainingFacts.of(given, rows, len(train))
         if eval_set is not None:
-            validation = Rows.of_eval(eval_set, rows.table, model).grouped(of_x, of_y)
-        elif self._held_out() and len(train) > 1:
-            train, validation = train.split(self._held_out(), rng)
-        fitted = self._fit(train, validation, rng)
-        fitted |= {
-            "n_features_in_": len(of_x.labels),
-            "covariate_encoder_": of_x,
-            "response_encoder_": of_y,
-            "marginal_": distribution_of(rows.y, rows.weight),
-            "response_name_": name_of(y),
-            "training_": facts,
-        }
-        names = rows.table.names
+            validation = CheckedRows.of_eval(eval_set, rows.table, model).grouped(of_x, of_y)
+        with kept_in(checkpoint_dir, self, (train, validation)) as rng:
+            if validation is None and self._held_out() and len(train) > 1:
+                train, validation = train.split(self._held_out(), rng)
+            fitted = self._fit(train, validation, rng)
+        fitted |= rows.remembered(of_x, of_y, keep_data, bool(self._holds))
         vars(self).pop("feature_names_in_", None)
-        vars(self).update(fitted if names is None else fitted | {"feature_names_in_": names})
+        vars(self).update(fitted, training_=facts, response_name_=name_of(y))
+        checks.warn_if_far_off(self, train)
         return self
 
     def predict_dist(self, X: Any) -> ConditionalDistribution:
@@ -185,6 +189,8 @@ class ConditionalGenerator(RegressorMixin, BaseEstimator, ABC):
     def save(self, folder: str | PathLike[str], overwrite: bool = False) -> None:
         """Write the fitted model to a folder that `gentle.load` reads.
 
+        `gentle.models.persistence.save` says what of the training data is in it.
+
         Args:
             folder: Where to write. A folder that holds anything but a saved model is refused.
             overwrite: Replace a model that is there already.
@@ -206,6 +212,7 @@ class ConditionalGenerator(RegressorMixin, BaseEstimator, ABC):
             1 column, encoded in 1:
               column  kind    range   missing  encoded as
               0       number  0 to 9           standardised
+            holds the training rows
         """
         return summary_of(self)
 
@@ -228,6 +235,7 @@ class ConditionalGenerator(RegressorMixin, BaseEstimator, ABC):
         checks.same_columns(table, self.n_features_in_, expected, model)
         x = self.covariate_encoder_.encode(table)
         checks.within_reach(x, self.covariate_encoder_.owners)
+        warn_of_strangers(self.covariate_encoder_, table)
         return x
 
     @property
@@ -239,12 +247,3 @@ class ConditionalGenerator(RegressorMixin, BaseEstimator, ABC):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.input_tags.string = True
         return tags
-
-
-def mean_crps(predict: Callable[[Grouped], ConditionalDistribution], held_out: Grouped) -> float:
-    """Weighted mean CRPS of held-out responses, predicted a part at a time."""
-    total = 0.0
-    for which in held_out.chunks(extra_cells=1000):
-        responses, weights = (part := held_out.take(which)).padded()
-        total += float((predict(part).crps(responses) * weights).sum())
-    return total / float(held_out.weight.sum())

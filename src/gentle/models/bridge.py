@@ -14,9 +14,11 @@ from torch import Tensor
 
 from gentle.data import Grouped
 from gentle.distribution import QuantileTable
+from gentle.learners import Learner
 from gentle.models import checks
-from gentle.models.base import Floats, mean_crps
-from gentle.models.checks import is_count
+from gentle.models.base import Floats
+from gentle.models.checks import are_widths, fit_into_memory, is_count
+from gentle.models.intake import mean_crps
 from gentle.models.neural import NeuralGenerator, chosen_device, evaluate, is_device
 from gentle.nets import BridgeNet
 from gentle.spaces import Between, OneOf, Space
@@ -25,6 +27,7 @@ from gentle.training import train as run_epochs
 
 _POOL_BATCHES, _POOL_UPDATES = 5, 25  # paths simulated at once, and updates that draw on them
 _VALIDATION_PATHS, _VALIDATION_ROWS = 128, 32
+_MAX_NOISE = 2**20  # numbers behind an answer: paths times steps
 
 Direction = Literal["reference", "forward", "backward"]
 
@@ -153,12 +156,11 @@ class CDSB(NeuralGenerator):
             )
 
         history = run_epochs(
-            bridge.step,
+            bridge,
             n_items=self.n_updates,
             batch_size=1,
             n_epochs=2 * self.n_iterations,
             rng=rng,
-            modules=[forward, backward],
             validate=None if validation is None else validate,
             label=type(self).__name__,
             verbose=self.verbose,
@@ -188,6 +190,11 @@ class CDSB(NeuralGenerator):
         ends = evaluate(walk, x, start, device, rows_at_once) / self.response_scale
         return QuantileTable(np.linspace(0, 1, n_paths), np.sort(ends, axis=1))
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # a few updates build no bridge
+        return tags
+
     def _n_knots(self) -> int:
         return self.n_paths
 
@@ -200,11 +207,16 @@ class CDSB(NeuralGenerator):
         )
         counts = "n_iterations n_steps batch_size n_updates"
         require(counts, is_count, "an integer of at least 1")
-        require("n_paths", lambda v: is_count(v, 2) and v & (v - 1) == 0, "a power of 2")
+        require("hidden_widths", are_widths, "a sequence of positive integers, at most 100")
         require(
-            "hidden_widths",
-            lambda v: len(v) > 0 and all(is_count(width) for width in v),
-            "a sequence of positive integers",
+            "n_paths",
+            lambda v: (
+                is_count(v, 2)
+                and v & (v - 1) == 0
+                and v * self.n_steps <= _MAX_NOISE
+                and fit_into_memory(v, self.hidden_widths)
+            ),
+            "a power of 2, and not so large that a row's answer fills the memory",
         )
         require("device", is_device, "'auto', 'cpu', 'cuda' or 'mps'")
 
@@ -217,7 +229,9 @@ class CDSB(NeuralGenerator):
 
     def _set_state(self, arrays: dict[str, Any], facts: dict[str, Any]) -> None:
         super()._set_state(arrays, facts)
-        self.noise_seed_ = int(facts["noise_seed"])
+        self.noise_seed_ = facts["noise_seed"]
+        if type(self.noise_seed_) is not int or not 0 <= self.noise_seed_ < 2**32:
+            raise ValueError("its seed is damaged")
 
 
 def _walk(net: BridgeNet, step_size: float, shocks: Tensor, x: Tensor, y: Tensor) -> Tensor:
@@ -229,7 +243,7 @@ def _walk(net: BridgeNet, step_size: float, shocks: Tensor, x: Tensor, y: Tensor
     return y
 
 
-class Bridge:
+class Bridge(Learner):
     """Iterative proportional fitting on a data set, one update at a time.
 
     Args:
@@ -240,6 +254,10 @@ class Bridge:
         draws: Source of the paths; they are simulated on its device.
     """
 
+    _changing: ClassVar[tuple[str, ...]] = (
+        "forward", "backward", "of_forward", "of_backward", "draws", "n_done"
+    )  # fmt: skip
+
     def __init__(
         self,
         model: CDSB,
@@ -249,15 +267,17 @@ class Bridge:
         draws: torch.Generator,
     ) -> None:
         self.model, self.draws, self.n_done = model, draws, 0
+        self.forward, self.backward = forward, backward
         self.drift: dict[Direction, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
             "reference": lambda x, y, k: -y / model.reference_variance,
             "forward": forward,
             "backward": backward,
         }
         self.learners = (backward, forward)
-        self.optimisers = [
-            torch.optim.Adam(net.parameters(), lr=model.learning_rate) for net in self.learners
-        ]
+        self.of_forward, self.of_backward = (
+            torch.optim.Adam(net.parameters(), lr=model.learning_rate)
+            for net in (forward, backward)
+        )
         share = np.cumsum(data.weight) / data.weight.sum()
         self.x, self.y, self.share = (
             torch.as_tensor(array, dtype=torch.float32, device=draws.device)
@@ -274,7 +294,7 @@ class Bridge:
             self.pool = self.transitions(teacher, _POOL_BATCHES * n_paths)
         x, states, times, targets = self.pool
         i = torch.randint(len(x), (n_paths,), generator=self.draws, device=x.device)
-        net, optimiser = self.learners[half % 2], self.optimisers[half % 2]
+        net, optimiser = self.learners[half % 2], (self.of_backward, self.of_forward)[half % 2]
         drift = (targets[i] - states[i]) / self.model.step_size
         loss = (net(x[i], states[i], times) - drift).square().mean()
         optimiser.zero_grad()

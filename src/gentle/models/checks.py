@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 import warnings
 from collections.abc import Callable, Sequence
 from numbers import Integral
@@ -10,13 +11,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from pandas.api import types
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
-from gentle.columns import Columns, Label
+from gentle.columns import Columns, Label, as_pandas
+from gentle.data import Grouped
 
 Floats = NDArray[np.float64]
 Names = NDArray[Any] | None
 
+_MAX_LAYERS = 100
+_MAX_CELLS = 2**27  # outputs of a layer, half a gigabyte
+_LARGEST_RESPONSE = 1e150
+_FAR_OFF = 2.0  # standard deviations of the responses; who ignores x misses by less than 1.5
+_N_REVIEWED = 32  # covariates
 _FARTHEST = 1e15  # standard deviations from the training mean; beyond, networks overflow
 
 
@@ -41,14 +50,34 @@ def require(model: Any, names: str, holds: Callable[[Any], bool], expected: str)
 
 def is_count(value: Any, least: int = 1) -> bool:
     """Whether this is an integer of at least that size."""
-    return isinstance(value, Integral) and int(value) >= least
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+
+
+def are_widths(values: Any) -> bool:
+    """Whether these can be the units of hidden layers."""
+    return 0 < len(values) <= _MAX_LAYERS and all(is_count(width) for width in values)
+
+
+def fit_into_memory(n_points: int, widths: Sequence[int]) -> bool:
+    """Whether a network can be evaluated at that many points of a row at once."""
+    return n_points * max(widths) <= _MAX_CELLS
 
 
 def covariates(X: Any, model: str) -> Columns:
     """Covariates as a table that has rows and columns."""
+    X = as_pandas(X)
     shape = np.broadcast_to(0.0, X.shape) if isinstance(X, pd.DataFrame) else X
     any_: Any = None
-    array = check_array(shape, dtype=any_, ensure_all_finite=False, input_name="X", estimator=model)
+    try:
+        array = check_array(
+            shape, dtype=any_, ensure_all_finite=False, input_name="X", estimator=model
+        )
+    except ValueError as error:
+        if "inhomogeneous" not in str(error):  # numpy's word for rows that differ in length
+            raise
+        raise ValueError(
+            "X must be a table, but its rows differ in length, or a cell holds a list"
+        ) from None
     return Columns.of(X if isinstance(X, pd.DataFrame) else array)
 
 
@@ -80,33 +109,28 @@ def responses(
     """Responses and weights as finite floats, both ``(n,)``."""
     if y is None:
         raise ValueError(f"{model} requires y to be passed, but the target y is None.")
-    if isinstance(y, pd.Series) and pd.api.types.is_numeric_dtype(y.dtype):
-        y = y.to_numpy(np.float64, na_value=np.nan)  # nullable numbers too
-    values = np.asarray(y)
-    if values.ndim == 2 and values.shape[1] > 1:
+    found = _numbers(y, "y")
+    if found.ndim == 2 and found.shape[1] > 1:
         raise ValueError(
-            f"y has {values.shape[1]} columns, but {model} models one response. "
+            f"y has {found.shape[1]} columns, but {model} models one response. "
             "Fit one model per response; joint responses are not supported yet."
         )
-    values = column_or_1d(values, warn=True)
-    try:
-        if values.dtype.kind in "mM":
-            raise TypeError
-        values = np.asarray(values, np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"y must hold numbers, but its first value is {str(values[0])!r}"
-        ) from None
+    values = column_or_1d(found, warn=True)
     if not np.isfinite(values).all():
         row = int(np.argmax(~np.isfinite(values)))
         raise ValueError(
             f"Input y contains NaN or infinity: the first in row {row} ({values[row]}). "
             "Drop such rows before fitting."
         )
+    if len(values) and np.abs(values).max() > _LARGEST_RESPONSE:
+        raise ValueError(
+            f"y reaches {np.abs(values).max():.0e}, but its squares must be numbers too, so that "
+            f"{_LARGEST_RESPONSE:.0e} is the limit; rescale it"
+        )
     check_consistent_length(np.empty(n_rows), values)
     if sample_weight is None:
         return values, np.ones(n_rows)
-    weight = np.asarray(sample_weight, np.float64)
+    weight = _numbers(sample_weight, "sample_weight")
     if weight.shape != (n_rows,):
         raise ValueError(
             f"sample_weight has shape {weight.shape}, but one weight per row needs ({n_rows},)"
@@ -168,6 +192,39 @@ def warn_of_uninformative_columns(constant: Sequence[Label], rare: Sequence[Labe
                 UserWarning,
                 stacklevel=3,
             )
+
+
+def warn_if_far_off(model: Any, train: Grouped) -> None:
+    """Warn if a model, just fitted, does not know even what it was trained on (in its units)."""
+    part = train.take(np.arange(0, len(train), max(1, len(train) // _N_REVIEWED)))
+    missed = np.median(model._conditional(part.x).crps(part.y[part.start[:-1]]))
+    missed *= float(model.response_encoder_.scale)
+    deviation = float(model.marginal_.std()[0])
+    if deviation > 0 and not missed <= _FAR_OFF * deviation:
+        warnings.warn(
+            f"{type(model).__name__} has not learned: even for the rows that it was trained on, "
+            f"its answers are typically {missed / deviation:.3g} standard deviations off. "
+            "Lower the learning rates, or train longer.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+
+
+def _numbers(given: Any, name: str) -> Floats:
+    """What a user passed as floats, in its shape; NaN where a value is missing."""
+    given = as_pandas(given)
+    try:
+        if isinstance(given, (pd.Series, pd.DataFrame)):
+            kinds = given.dtypes if isinstance(given, pd.DataFrame) else [given.dtype]
+            plain = all(types.is_numeric_dtype(k) and not types.is_complex_dtype(k) for k in kinds)
+            given = given.to_numpy(np.float64 if plain else object, na_value=np.nan)
+        values = np.asarray(given)
+        if values.dtype.kind in "cmM":  # would lose a part, or become nanoseconds
+            raise TypeError
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError, ArithmeticError):
+        shown = reprlib.repr(given.tolist() if isinstance(given, np.ndarray) else given)
+        raise ValueError(f"{name} must hold numbers, one per row, but is {shown}") from None
 
 
 def _listed(names: NDArray[Any]) -> str:

@@ -17,9 +17,10 @@ from torch import Tensor
 
 from gentle.data import Grouped
 from gentle.distribution import QuantileTable
+from gentle.learners import Learner
 from gentle.models import checks
 from gentle.models.base import Floats
-from gentle.models.checks import is_count
+from gentle.models.checks import are_widths, fit_into_memory, is_count
 from gentle.models.neural import NeuralGenerator, chosen_device, evaluate, is_device
 from gentle.nets import PointMLP
 from gentle.training import train as run_epochs
@@ -95,12 +96,11 @@ class Adversarial(NeuralGenerator):
         )
         draws = torch.Generator(device).manual_seed(draws_seed)
         history = run_epochs(
-            Duel(self, train, generator, critic, draws).step,
+            Duel(self, train, generator, critic, draws),
             n_items=len(train.y),
             batch_size=self.batch_size,
             n_epochs=self.n_epochs,
             rng=rng,
-            modules=[generator, critic],
             label=type(self).__name__,
             verbose=self.verbose,
         )
@@ -113,6 +113,11 @@ class Adversarial(NeuralGenerator):
         values = evaluate(self.generator_, x, noise, self.generator_.weights[0].device)
         return QuantileTable(levels, np.sort(values, axis=1))
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # a game of few rounds promises nothing
+        return tags
+
     def _n_knots(self) -> int:
         return self.n_levels
 
@@ -121,11 +126,7 @@ class Adversarial(NeuralGenerator):
 
     def _check_parameters(self) -> None:
         require = partial(checks.require, self)
-        require(
-            "hidden_widths",
-            lambda v: len(v) > 0 and all(is_count(width) for width in v),
-            "a sequence of positive integers",
-        )
+        require("hidden_widths", are_widths, "a sequence of positive integers, at most 100")
         require("penalty", lambda v: 0 <= v < math.inf, "at least 0")
         require("dropout", lambda v: 0 <= v < 1, "at least 0 and below 1")
         require("learning_rate", lambda v: 0 < v < math.inf, "positive")
@@ -136,12 +137,20 @@ class Adversarial(NeuralGenerator):
             "two numbers, at least 0 and below 1",
         )
         require("n_critic batch_size n_epochs", is_count, "an integer of at least 1")
-        require("n_levels", lambda v: is_count(v, 2), "an integer of at least 2")
+        require(
+            "n_levels",
+            lambda v: is_count(v, 2) and fit_into_memory(v, self.hidden_widths),
+            "an integer of at least 2, and not so large that a row's answer fills the memory",
+        )
         require("device", is_device, "'auto', 'cpu', 'cuda' or 'mps'")
 
 
-class Duel:
+class Duel(Learner):
     """The generator and the critic of a model in training, a batch at a time."""
+
+    _changing: ClassVar[tuple[str, ...]] = (
+        "generator", "critic", "of_generator", "of_critic", "draws", "n_steps"
+    )  # fmt: skip
 
     def __init__(
         self,

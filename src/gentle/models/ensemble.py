@@ -8,7 +8,7 @@ minimise the CRPS of responses that its parts have not seen.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,12 +21,14 @@ from torch import Tensor
 from gentle.distribution import QuantileTable
 from gentle.models.forest import LeafShares
 from gentle.models.inputs import Inputs, View
+from gentle.models.neural import loaded
 from gentle.nets import MonotoneNet
 from gentle.responses import ResponseEncoder
 
 Floats = NDArray[np.float64]
 
 _BLOCK = 64  # rows that go through the networks together, always: another height rounds otherwise
+_TOLERANCE = 0.5  # standard errors
 _SPREADS = (1.0, 1.05, 1.1, 1.15, 1.2, 1.3)
 
 
@@ -160,7 +162,7 @@ class Ensemble:
         facts: dict[str, Any],
         n_columns: int,
         widths: Sequence[int],
-        device: torch.device,
+        device: str,
     ) -> Ensemble:
         """From what may be anything: a ValueError unless `state` could have given it."""
 
@@ -189,13 +191,16 @@ class Ensemble:
         ):
             raise ValueError("its ensemble is damaged: its parts do not fit together")
         inputs = Inputs.restored(under("inputs"), n_columns)
-        net = MonotoneNet(n_members, len(inputs), widths, generator=torch.Generator())
-        net.load_state_dict({k: torch.from_numpy(a) for k, a in under("net").items()})
+        net = loaded(
+            lambda source: MonotoneNet(n_members, len(inputs), widths, generator=source),
+            under("net"),
+            device,
+        )
         coordinates = [
             ResponseEncoder.restored(under(f"coordinate{i}")) for i in range(n_coordinates)
         ]
         trees = LeafShares.restored(forest, n_columns) if forest else None
-        return cls(net.to(device).eval(), kinds, inputs, coordinates, trees, weights, widening)
+        return cls(net, kinds, inputs, coordinates, trees, weights, widening)
 
 
 def visible(kinds: list[Kind], n_members: int, inputs: Inputs) -> Tensor:
@@ -210,7 +215,10 @@ def visible(kinds: list[Kind], n_members: int, inputs: Inputs) -> Tensor:
 def best_average(
     parts: Sequence[Floats | None], coordinate: ResponseEncoder, y: Floats, weight: Floats
 ) -> tuple[Floats, float, float]:
-    """Weights and widening of smallest CRPS on unseen responses, from a grid.
+    """Weights and widening of small CRPS on unseen responses, from a grid.
+
+    Of the weights whose CRPS is within half a standard error (of the difference) of the smallest,
+    the most even ones are taken: what cannot be told apart is averaged.
 
     Args:
         parts: z of each part at the levels, ``(n, L)``; None for a part that is not there.
@@ -223,28 +231,24 @@ def best_average(
     """
     there = [i for i, part in enumerate(parts) if part is not None]
     step = 8 if len(there) < 3 else 6
-    score = _scorer(coordinate, y, weight)
-    choices = []
-    for split in itertools.product(range(step + 1), repeat=len(there)):
-        if sum(split) == step:
-            weights = np.zeros(len(parts))
-            weights[there] = np.array(split) / step
-            choices.append((score(averaged(parts, weights)), tuple(weights)))
-    weights = np.array(min(choices)[1])
-    z = averaged(parts, weights)
-    crps, widening = min((score(widened(z, factor)), factor) for factor in _SPREADS)
-    return weights, widening, crps
+    splits = [s for s in itertools.product(range(step + 1), repeat=len(there)) if sum(s) == step]
+    choices = np.zeros((len(splits), len(parts)))
+    choices[:, there] = np.array(splits) / step
+    share, of_levels = weight / weight.sum(), quadrature(INNER)
 
-
-def _scorer(coordinate: ResponseEncoder, y: Floats, weight: Floats) -> Callable[[Floats], float]:
-    of_levels = quadrature(INNER)
-
-    def score(z: Floats) -> float:
+    def crps(z: Floats) -> Floats:
         gap = y[:, None] - coordinate.decode(z)
-        pinball = np.maximum(INNER * gap, (INNER - 1) * gap) @ of_levels
-        return 2 * float(weight @ pinball) / float(weight.sum())
+        return 2 * np.maximum(INNER * gap, (INNER - 1) * gap) @ of_levels
 
-    return score
+    each = np.array([crps(averaged(parts, weights)) for weights in choices])  # (C, n)
+    excess = each - each[np.argmin(each @ share)]
+    mean = excess @ share
+    error = np.sqrt((excess - mean[:, None]) ** 2 @ share**2)
+    unevenness = np.where(mean <= _TOLERANCE * error, (choices**2).sum(axis=1), np.inf)
+    weights = choices[np.lexsort([mean, unevenness])[0]]
+    z = averaged(parts, weights)
+    score, widening = min((float(crps(widened(z, factor)) @ share), factor) for factor in _SPREADS)
+    return weights, widening, score
 
 
 def averaged(parts: Sequence[Floats | None], weights: Floats) -> Floats:

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from gentle.distribution import row_search
-from gentle.models.nodes import Ints, Trees
+from gentle.models.nodes import Trees, check_shares
 
 Floats = NDArray[np.float64]
 
 _MAX_ROWS_PER_TREE = 20_000
 _MAX_FEATURES = 0.5
+_MAX_EDGES = 2000  # more than are ever made
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ class LeafShares:
         of, start = arrays["share_of"], arrays["share_start"]
         if not (
             edges.ndim == 1
-            and len(edges) > 1
+            and 1 < len(edges) <= _MAX_EDGES
             and np.all(np.isfinite(edges))
             and np.all(np.diff(edges) > 0)
         ):
@@ -145,18 +146,3 @@ class LeafShares:
         check_shares(trees, share, of, start, len(edges) - 1)
         shares = sparse.csr_array((share, of, start), (len(trees.feature), len(edges) - 1))
         return cls(trees, edges, shares)
-
-
-def check_shares(trees: Trees, share: Floats, of: Ints, start: Ints, n_columns: int) -> None:
-    """A ValueError unless these are the parts of a sparse array in which every leaf has weight."""
-    if not (
-        of.dtype.kind == start.dtype.kind == "i"
-        and start.shape == (len(trees.feature) + 1,)
-        and share.shape == of.shape == (start[-1],)
-        and start[0] == 0
-        and np.all(start[1:] >= start[:-1])
-        and np.all((start[1:] > start[:-1])[trees.feature < 0])  # no leaf is empty
-        and np.all((of >= 0) & (of < n_columns))
-        and np.all((share > 0) & (share < 2))
-    ):
-        raise ValueError("its leaves are damaged: they do not hold weighted responses")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -16,7 +16,9 @@ from gentle.data import Grouped
 from gentle.density import bandwidths, kernel_cdf, kernel_quantile
 from gentle.distribution import QuantileTable
 from gentle.graph import spanning_tree
-from gentle.models.base import Floats, mean_crps
+from gentle.learners import Learner
+from gentle.models.base import Floats
+from gentle.models.intake import mean_crps
 from gentle.models.neural import chosen_device, evaluate
 from gentle.nets import MonotoneMap, PaperMLP
 from gentle.optim import DoublySmoothedGDA
@@ -52,12 +54,11 @@ def play(
         _check_criterion(model, validation)
         validate = partial(_validation_score, generator, validation, model.criterion)
     history = run_epochs(
-        game.step,
+        game,
         n_items=len(train),
         batch_size=model.setting("batch_size"),
         n_epochs=model.n_epochs,
         rng=rng,
-        modules=[generator, potential],
         validate=validate,
         patience=model.patience if model.early_stopping else None,
         label=type(model).__name__,
@@ -111,7 +112,7 @@ class Batch:
     partner: Tensor  # (E, d) x_j, in the batch or not
 
 
-class Game:
+class Game(Learner):
     """T_θ against v_φ: minimise over θ, maximise over φ, Fit(θ) + λ R(θ, φ).
 
     Args:
@@ -122,6 +123,8 @@ class Game:
         potential: v_φ.
         draws: Source of U; the game is played on its device.
     """
+
+    _changing: ClassVar[tuple[str, ...]] = ("generator", "potential", "optimizer", "draws")
 
     def __init__(
         self,

@@ -14,12 +14,13 @@ from numpy.typing import ArrayLike, NDArray
 from gentle.data import Grouped
 from gentle.distribution import ConditionalDistribution, QuantileTable
 from gentle.models import checks
-from gentle.models.base import Floats, mean_crps
-from gentle.models.checks import is_count
+from gentle.models.base import Floats
+from gentle.models.checks import are_widths, fit_into_memory, is_count
 from gentle.models.ensemble import Ensemble
 from gentle.models.game import MIN_RESPONSES_FOR_SKILL, Map, map_values, play, rearranged
+from gentle.models.intake import mean_crps
 from gentle.models.learning import learn
-from gentle.models.neural import NeuralGenerator, chosen_device, is_device
+from gentle.models.neural import NeuralGenerator, is_device
 from gentle.nets import MonotoneMap, PaperMLP
 from gentle.responses import Bounds, Tails
 from gentle.spaces import Between, OneOf, Space
@@ -334,12 +335,16 @@ class GENTLE(NeuralGenerator):
         require("n_draws n_epochs patience n_steps", is_count, "an integer of at least 1")
         require("n_trees", lambda v: is_count(v, 0), "an integer of at least 0")
         require("batch_size", lambda v: v is None or is_count(v), "an integer, or None")
-        require("n_levels", lambda v: is_count(v, 2), "an integer of at least 2")
         require("validation_fraction", lambda v: 0 < v < 1, "between 0 and 1")
         require(
             "hidden_widths",
-            lambda v: v is None or (len(v) > 0 and all(is_count(width) for width in v)),
-            "a sequence of positive integers, or None",
+            lambda v: v is None or are_widths(v),
+            "a sequence of positive integers, at most 100, or None",
+        )
+        require(
+            "n_levels",
+            lambda v: is_count(v, 2) and fit_into_memory(v, self.setting("hidden_widths")),
+            "an integer of at least 2, and not so large that a row's answer fills the memory",
         )
         require("device", is_device, "'auto', 'cpu', 'cuda' or 'mps'")
 
@@ -360,15 +365,25 @@ class GENTLE(NeuralGenerator):
         return arrays | own, facts | {"ensemble": more}
 
     def _set_state(self, arrays: dict[str, Any], facts: dict[str, Any]) -> None:
-        self._check_parameters()
         super()._set_state(arrays, facts)
         self.validation_skill_ = facts.get("validation_skill")
+        if not isinstance(self.validation_skill_, float | None):
+            raise ValueError("its validation skill is damaged")
         if self.is_game:
-            self.parent_ = arrays["parent"]
+            self.parent_ = _as_tree(arrays["parent"])
         else:
-            widths, device = self.setting("hidden_widths"), chosen_device(self.device)
-            made = Ensemble.restored(arrays, facts["ensemble"], self._n_encoded, widths, device)
-            self.ensemble_ = made
+            widths, ensemble = self.setting("hidden_widths"), facts["ensemble"]
+            self.ensemble_ = Ensemble.restored(
+                arrays, ensemble, self._n_encoded, widths, self.device
+            )
+
+
+def _as_tree(parent: NDArray[Any]) -> NDArray[Any]:
+    """Partners of covariates from a file: a ValueError unless they can be some."""
+    n = len(parent)
+    if not (parent.shape == (n,) and np.all((parent >= -1) & (parent < n))):
+        raise ValueError("its spanning tree is damaged")
+    return np.asarray(parent, np.int64)
 
 
 def _are_bounds(bounds: Any) -> bool:

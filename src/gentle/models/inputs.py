@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -21,11 +22,11 @@ _MAX_PIECES, _MAX_PIECE_INPUTS = 8, 256
 class Inputs:
     """Three views of each column: as it is, by scores of its ranks, by pieces of its range.
 
-    "straight" is the standardised value, far ones pulled in by a logarithm. "scores" are normal
-    scores of the value's rank, straight between knots; columns with two values become ±1. Of
-    "pieces" there are up to eight per column: each is 0 below an interval between quantiles, 1
-    above it, and straight in between (a piecewise-linear encoding, half its usual size). Scores and
-    pieces stay beyond the training range as they are at its ends.
+    "straight" is the standardised value, far ones pulled in by a logarithm. "scores" belong to
+    the value's rank, half-way between even and normal ones, straight between knots; columns with
+    two values become ±1. Of "pieces" there are up to eight per column: each is 0 below an interval
+    between quantiles, 1 above it, and straight in between (a piecewise-linear encoding, half its
+    usual size). Scores and pieces stay beyond the training range as they are at its ends.
 
     Attributes:
         knots: Values of each column, nondecreasing, ``(d, m)``.
@@ -54,7 +55,9 @@ class Inputs:
             if len(values) <= 2:
                 own = np.linspace(-1, 1, len(values)) if len(values) == 2 else np.zeros(1)
             else:
-                own = ndtri(np.clip(after - share / 2, 1e-4, 1 - 1e-4))
+                u = after - share / 2
+                even, normal = math.sqrt(3) * (2 * u - 1), ndtri(np.clip(u, 1e-4, 1 - 1e-4))
+                own = (even + normal) / 2
             if len(values) > _N_KNOTS:
                 levels = (np.arange(_N_KNOTS) + 0.5) / _N_KNOTS
                 pick = np.searchsorted(after, levels).clip(0, len(values) - 1)
@@ -105,7 +108,10 @@ class Inputs:
     @classmethod
     def restored(cls, arrays: dict[str, Any], n_columns: int) -> Inputs:
         """From arrays that may hold anything: a ValueError unless they can work."""
-        found = cls(**{field.name: arrays[field.name] for field in fields(cls)})
+        floats = ("knots", "scores", "start", "length")
+        found = cls(
+            column=arrays["column"], **{name: np.asarray(arrays[name], float) for name in floats}
+        )
         if not (
             found.knots.shape == found.scores.shape == (n_columns, _N_KNOTS)
             and np.all(np.diff(found.knots) >= 0)

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gentle.columns import Columns
+from gentle.columns import Columns, as_pandas
 from gentle.covariates import CovariateEncoder
-from gentle.data import Grouped, Standardiser, merged_rows
-from gentle.distribution import QuantileTable
+from gentle.data import Grouped, Rows, Standardiser, merged_rows
+from gentle.distribution import ConditionalDistribution, QuantileTable
 from gentle.models import checks
 
 Floats = NDArray[np.float64]
 EvalSet = tuple[Any, ArrayLike] | tuple[Any, ArrayLike, ArrayLike]
 
+_N_PARTS = 1000  # of the distribution of the responses, for models that do not hold them
 _N_ATOMS = 3
 _ATOM_SHARE = 0.01  # smaller ones are not worth a word
 
 
 @dataclass(frozen=True)
-class Rows:
+class CheckedRows:
     """Rows of positive weight.
 
     Attributes:
@@ -40,7 +42,7 @@ class Rows:
     n_given: int
 
     @classmethod
-    def of(cls, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, model: str) -> Rows:
+    def of(cls, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, model: str) -> CheckedRows:
         """What a user passes, checked."""
         table = checks.covariates(X, model)
         target, weight = checks.responses(y, sample_weight, len(table), model)
@@ -48,7 +50,7 @@ class Rows:
         return cls(table.take(at), target[at], weight[at], at, len(table))
 
     @classmethod
-    def of_eval(cls, eval_set: EvalSet, like: Columns, model: str) -> Rows:
+    def of_eval(cls, eval_set: EvalSet, like: Columns, model: str) -> CheckedRows:
         """The rows of an ``eval_set``, whose columns must be those of the training table."""
         if not isinstance(eval_set, (tuple, list)) or len(eval_set) not in (2, 3):
             raise ValueError("eval_set must be a pair (X, y) or a triple (X, y, sample_weight)")
@@ -57,10 +59,27 @@ class Rows:
         checks.same_columns(rows.table, len(like.columns), like.names, f"{model} (eval_set)")
         return rows
 
-    def merged(self) -> Rows:
-        """Identical rows made one, in the order of first appearance; weights of mean 1."""
+    def merged(self) -> CheckedRows:
+        """Identical rows made one, sorted; weights of mean 1."""
         first, weight = merged_rows(self.table.keys(), self.y, self.weight)
-        return Rows(self.table.take(first), self.y[first], weight, self.at[first], self.n_given)
+        return CheckedRows(
+            self.table.take(first), self.y[first], weight, self.at[first], self.n_given
+        )
+
+    def remembered(
+        self, of_x: CovariateEncoder, of_y: Standardiser, keep_rows: bool, keep_responses: bool
+    ) -> dict[str, Any]:
+        """The fitted attributes of all models that follow from the training rows."""
+        names, rows = self.table.names, None
+        if keep_rows:
+            rows = Rows(of_x.encode(self.table), self.y, self.weight)
+        return {
+            "n_features_in_": len(of_x.labels),
+            "covariate_encoder_": of_x,
+            "response_encoder_": of_y,
+            "marginal_": distribution_of(self.y, self.weight, keep_rows or keep_responses),
+            "training_rows_": rows,
+        } | ({} if names is None else {"feature_names_in_": names})
 
     def grouped(self, of_x: CovariateEncoder, of_y: Standardiser) -> Grouped:
         """The rows in encoded units, merged where that makes them identical, by covariate."""
@@ -94,7 +113,7 @@ class TrainingFacts:
     atoms: tuple[tuple[float, float], ...]
 
     @classmethod
-    def of(cls, given: Rows, merged: Rows, n_covariates: int) -> TrainingFacts:
+    def of(cls, given: CheckedRows, merged: CheckedRows, n_covariates: int) -> TrainingFacts:
         """The facts of a fit."""
         values, inverse = np.unique(merged.y, return_inverse=True)
         n_times = np.bincount(np.searchsorted(values, given.y), minlength=len(values))
@@ -134,14 +153,40 @@ class TrainingFacts:
         return found
 
 
-def distribution_of(y: Floats, weight: Floats) -> QuantileTable:
-    """The distribution of weighted responses, equal ones merged."""
+def distribution_of(y: Floats, weight: Floats, exact: bool = True) -> QuantileTable:
+    """The distribution of weighted responses, equal ones merged.
+
+    Args:
+        y: Responses, ``(n,)``.
+        weight: Their weights, ``(n,)``.
+        exact: Hold all of them. Otherwise, if more than 1,000 differ, each thousandth of the
+            distribution is replaced by its mean: no response of a single row is kept, and the CRPS
+            hardly changes.
+    """
     values, inverse = np.unique(y, return_inverse=True)
-    return QuantileTable.of_sample(values, np.bincount(inverse.ravel(), weight))
+    share = np.bincount(inverse.ravel(), weight)
+    if exact or len(values) <= _N_PARTS:
+        return QuantileTable.of_sample(values, share)
+    share /= share.sum()
+    centre = share @ values  # so that rounding matters in relation to the spread only
+    level, total = (np.append(0.0, np.cumsum(a)) for a in (share, share * (values - centre)))
+    parts = np.interp(np.linspace(0, level[-1], _N_PARTS + 1), level, total)
+    means = np.sort(centre + np.diff(parts) * _N_PARTS)
+    return QuantileTable.of_sample(means.clip(values[0], values[-1]))
 
 
 def name_of(y: Any) -> str | None:
     """The name of a Series, or of the only column of a frame."""
+    y = as_pandas(y)
     columns = getattr(y, "columns", None)
     name = columns[0] if columns is not None and len(columns) == 1 else getattr(y, "name", None)
     return name if isinstance(name, str) else None
+
+
+def mean_crps(predict: Callable[[Grouped], ConditionalDistribution], held_out: Grouped) -> float:
+    """Weighted mean CRPS of held-out responses, predicted a part at a time."""
+    total = 0.0
+    for which in held_out.chunks(extra_cells=1000):
+        responses, weights = (part := held_out.take(which)).padded()
+        total += float((predict(part).crps(responses) * weights).sum())
+    return total / float(held_out.weight.sum())

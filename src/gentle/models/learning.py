@@ -7,16 +7,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from gentle.data import Grouped
+from gentle.data import Grouped, Rows
 from gentle.models.ensemble import Ensemble, Kind, best_average
 from gentle.models.forest import LeafShares
 from gentle.models.inputs import Inputs
-from gentle.models.school import Fold, Rows, School
+from gentle.models.school import Fold, School
 from gentle.responses import ResponseEncoder
-
-Floats = NDArray[np.float64]
 
 _MAX_SCORED = 4000  # held-out rows that decide about the weights of the average
 _MIN_LEAF = (4, 12)  # rows in a leaf, by turns
@@ -47,13 +44,8 @@ def learn(
     folds = _folds(train, validation, rng)
     school, history = _schooled(model, train, coordinates, folds, inputs, rng)
     forests = _grown(model, rows, coordinates[0], folds, rng)
-    parts = [school.parts(fold, forests) for fold in range(len(folds))]
-    unseen = [fold.unseen for fold in folds]
-    if validation is not None:  # all folds have the same rows: the mean of their answers counts
-        parts, unseen = [_mean_parts(parts)], unseen[:1]
-    columns = [None if part[0] is None else np.concatenate(part) for part in zip(*parts)]
-    y, weight = (np.concatenate(c) for c in zip(*((rows.y, rows.weight) for rows in unseen)))
-    weights, widening, crps = best_average(columns, coordinates[0], y, weight)
+    parts = school.on_unseen(forests)
+    weights, widening, crps = best_average(*parts)
     forest = LeafShares.joined(forests) if forests and weights[-1] > 0 else None
     useful = np.flatnonzero(weights[:-1]) if weights[-1] < 1 else np.array([0])
     school.keep_kinds(useful)
@@ -61,7 +53,7 @@ def learn(
     school.net.eval()
     made = Ensemble(school.net, school.kinds, inputs, coordinates, forest, weights, widening)
     honest = validation is not None or folds[0].seen is not folds[1].seen
-    return made, history, crps, len(y) if honest else 0
+    return made, history, crps, len(parts[2]) if honest else 0
 
 
 def _schooled(
@@ -158,7 +150,3 @@ def _grown(
         )
         parts.append(part)
     return parts
-
-
-def _mean_parts(parts: list[list[Floats | None]]) -> list[Floats | None]:
-    return [None if part[0] is None else np.mean(part, axis=0) for part in zip(*parts)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -42,18 +43,40 @@ class NeuralGenerator(ConditionalGenerator):
         return arrays, {"history": self.history_}
 
     def _set_state(self, arrays: dict[str, Any], facts: dict[str, Any]) -> None:
-        device = chosen_device(self.device)
         for name in self._networks:
-            network = self._network(name, self._n_encoded, None)
             prefix = f"{name}."
-            weights = {
-                key[len(prefix) :]: torch.from_numpy(array)
-                for key, array in arrays.items()
-                if key.startswith(prefix)
-            }
-            network.load_state_dict(weights)
-            setattr(self, f"{name}_", network.to(device).eval())
+            own = {key[len(prefix) :]: a for key, a in arrays.items() if key.startswith(prefix)}
+            network = loaded(partial(self._network, name, self._n_encoded), own, self.device)
+            setattr(self, f"{name}_", network)
         self.history_ = facts["history"]
+        if not (
+            isinstance(self.history_, list)
+            and all(isinstance(record, dict) and "epoch" in record for record in self.history_)
+            and all(type(v) in (int, float) for record in self.history_ for v in record.values())
+        ):
+            raise ValueError("its history is damaged")
+
+
+def loaded(
+    build: Callable[[torch.Generator | None], nn.Module], arrays: dict[str, Any], device: str
+) -> Any:
+    """A network with weights that may be anything.
+
+    A ValueError unless they are those of such a network, which is built only then: settings from a
+    file could ask for one that no memory holds.
+
+    Args:
+        build: Gives an untrained network, given a source of initial weights.
+        arrays: The weights by name.
+        device: Where the network is to be.
+    """
+    with torch.device("meta"):  # shapes without memory
+        shapes = {name: tuple(weight.shape) for name, weight in build(None).state_dict().items()}
+    if shapes != {name: array.shape for name, array in arrays.items()}:
+        raise ValueError("its networks are damaged: they are not those of its settings")
+    network = build(torch.Generator())
+    network.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
+    return network.to(chosen_device(device)).eval()
 
 
 @torch.no_grad()

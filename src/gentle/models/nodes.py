@@ -67,10 +67,18 @@ class Trees:
             and feature.shape == threshold.shape == (n_nodes,)
             and children.shape == (n_nodes, 2)
             and root.shape == (len(root),) != (0,)
-            and np.all((feature >= -1) & (feature < n_features))
-            and np.all((children > own) & (children < n_nodes) | (feature[:, None] < 0))
+            and root[0] == 0
+            and np.all(root[1:] > root[:-1])
+            and root[-1] < n_nodes
+        ):
+            raise ValueError("its trees are damaged: their parts do not fit together")
+        # In its own tree a walk takes at most as many steps as the tree has nodes.
+        end = np.append(root[1:], n_nodes)
+        end = np.repeat(end, end - root)[:, None]  # (n_nodes, 1)
+        if not (
+            np.all((feature >= -1) & (feature < n_features))
+            and np.all((children > own) & (children < end) | (feature[:, None] < 0))
             and np.all((children == own) | (feature[:, None] >= 0))
-            and np.all((root >= 0) & (root < n_nodes))
         ):
             raise ValueError("its trees are damaged: a node does not lead to a leaf")
         # Narrow integers would overflow on the way down.
@@ -104,3 +112,18 @@ class Trees:
             value = flat[row * width + self.feature[node]]
             node = self.children.ravel()[2 * node + (value > self.threshold[node])]
             at[pair] = node
+
+
+def check_shares(trees: Trees, share: Floats, of: Ints, start: Ints, n_columns: int) -> None:
+    """A ValueError unless these are the parts of a sparse array in which every leaf has weight."""
+    if not (
+        of.dtype.kind == start.dtype.kind == "i"
+        and start.shape == (len(trees.feature) + 1,)
+        and share.shape == of.shape == (start[-1],)
+        and start[0] == 0
+        and np.all(start[1:] >= start[:-1])
+        and np.all((start[1:] > start[:-1])[trees.feature < 0])  # no leaf is empty
+        and np.all((of >= 0) & (of < n_columns))
+        and np.all((share > 0) & (share < 2))
+    ):
+        raise ValueError("its leaves are damaged: they do not hold weighted responses")

@@ -1,13 +1,15 @@
-"""Saved models: ``model.json`` and ``weights.safetensors``; reading them runs nothing."""
+"""Saved models: ``model.json`` and ``weights.safetensors``; reading them runs nothing.
+
+``model.json`` is for people too: what the model is, what it was trained on and with which versions,
+its columns, its response. All that is read from it is checked, and so are the arrays: a folder from
+a stranger is either a model that answers, or a ValueError or OSError. See `gentle.models.disk` for
+how the files are replaced and `gentle.models.formats` for how older ones are read.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import platform
-import shutil
-import tempfile
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,27 +18,45 @@ from typing import Any
 import numpy as np
 
 from gentle.covariates import CovariateEncoder
-from gentle.data import Standardiser
+from gentle.data import Rows, Standardiser
 from gentle.distribution import QuantileTable
+from gentle.models import disk
 from gentle.models.base import ConditionalGenerator
+from gentle.models.disk import check_target
+from gentle.models.formats import FORMAT, up_to_date
 from gentle.models.intake import TrainingFacts
 from gentle.models.registry import model_class
+from gentle.models.summary import held_by
 
-FORMAT = 2  # 1 knew numbers as covariates only, and no training facts
-_FACTS, _WEIGHTS = "model.json", "weights.safetensors"
-_MAX_FACTS_BYTES = 64 * 2**20
+_DTYPES = {np.dtype(kind) for kind in (np.float32, np.float64, np.int64, np.uint8)}
 
 
 def save(
     model: ConditionalGenerator, folder: str | os.PathLike[str], overwrite: bool = False
 ) -> None:
-    """Write a fitted model; the folder appears whole or not at all.
+    """Write a fitted model; at any moment the folder holds the old model or the new one.
+
+    Training rows are not written, unless the model holds them: because its answers are made of
+    them (`KNN`, `KernelCDE`; of the responses alone `QuantileForest` and `Marginal`), or because it
+    was fitted with ``keep_data=True``. ``model.json`` and ``summary()`` say which. Of the training
+    data every saved model has: names, kinds, means, standard deviations, smallest and largest
+    values of the columns, with the frequent levels of categories; the smallest, the largest and
+    frequent responses; the distribution of the responses, as the means of their thousandths if
+    there are more than a thousand different ones. The default `GENTLE` also has quantiles of each
+    column (100) and of the responses (some 500, the 20 smallest and largest among them), which are
+    values of single rows; `BoostedQuantiles` has quantiles of the responses at its levels; trees
+    have thresholds half-way between values of a column.
 
     Args:
         model: A fitted model.
         folder: Where to write; missing parents are created.
         overwrite: Replace a model that is there already. Anything that is not a saved model is
             never replaced.
+
+    Raises:
+        FileExistsError: The folder holds a model already, or other files.
+        OSError: It could not be written (a full disk); what was there is as it was.
+        ValueError: The model is one of another package, or has a setting that JSON cannot hold.
     """
     from safetensors.numpy import save as to_bytes
     from sklearn.utils.validation import check_is_fitted
@@ -44,171 +64,158 @@ def save(
     check_is_fitted(model)
     target = Path(folder).absolute()
     check_target(target, overwrite)
-    arrays, facts = model._get_state()
-    of_columns, columns = model.covariate_encoder_.state()
-    arrays = {f"model.{name}": np.ascontiguousarray(array) for name, array in arrays.items()} | {
-        **{f"covariates.{name}": array for name, array in of_columns.items()},
-        "response.mean": np.atleast_1d(model.response_encoder_.mean),
-        "response.scale": np.atleast_1d(model.response_encoder_.scale),
-        "marginal.levels": np.ascontiguousarray(np.atleast_2d(model.marginal_.levels)[0]),
-        "marginal.values": np.ascontiguousarray(model.marginal_.values[0]),
-    }
-    weights = to_bytes(arrays)
-    names = getattr(model, "feature_names_in_", None)
+    description, arrays = taken_apart(model)
+    disk.write(target, description, to_bytes(arrays))
+
+
+def taken_apart(model: ConditionalGenerator) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What a saved model consists of: what stands in ``model.json``, and its arrays by name."""
+    arrays, facts = _state(model)
+    encoder, scaling = model.covariate_encoder_, model.response_encoder_
+    columns = encoder.state()
+    if hasattr(model, "feature_names_in_"):
+        columns = [{"name": name} | fact for name, fact in zip(encoder.labels, columns)]
     description = {
         "format": FORMAT,
         "class": type(model).__name__,
-        "parameters": _parameters(model),
-        "columns": None if names is None else [str(name) for name in names],
-        "n_columns": int(model.n_features_in_),
-        "covariates": _plain(columns),
-        "training": _plain(model.training_.state()) if hasattr(model, "training_") else None,
-        "response": model.response_name_,
-        "facts": _plain(facts),
-        "sha256": {_WEIGHTS: hashlib.sha256(weights).hexdigest()},
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": _versions(),
+        "training": model.training_.state() if hasattr(model, "training_") else None,
+        "holds": held_by(model),
+        "response": {
+            "name": model.response_name_,
+            "shift": float(scaling.mean),
+            "scale": float(scaling.scale),
+        },
+        "columns": columns,
+        "parameters": _parameters(model),
+        "facts": facts,
     }
-    target.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-    try:
-        (scratch / _WEIGHTS).write_bytes(weights)
-        (scratch / _FACTS).write_text(
-            json.dumps(description, indent=1, allow_nan=False), encoding="utf-8"
-        )
-        scratch.chmod(0o755)
-        _put_in_place(scratch, target)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    return _plain(description), arrays
 
 
 def load(folder: str | os.PathLike[str]) -> Any:
     """Read a model that ``model.save(folder)`` wrote.
 
+    Nothing in the folder is run, whatever it holds.
+
     Raises:
         FileNotFoundError: There is no saved model in the folder.
         ValueError: What is there is damaged, or was not written by this library.
+        OSError: It could not be read.
     """
-    from safetensors import SafetensorError
     from safetensors.numpy import load as from_bytes
 
     source = Path(folder)
-    if not (source / _FACTS).is_file():
-        raise FileNotFoundError(
-            f"no saved model in {str(source)!r}: there is no {_FACTS}. "
-            "Pass the folder that was given to save()."
-        )
-    description = _read_facts(source / _FACTS)
-    found, known = description.get("format"), FORMAT
-    if not isinstance(found, int) or found > known:
-        raise ValueError(
-            f"{str(source)!r} has format {found!r}, this version reads up to {known}. "
-            "Update gentle-ot."
-        )
     try:
-        weights = (source / _WEIGHTS).read_bytes()
-    except FileNotFoundError:
-        raise ValueError(f"{str(source)!r} is damaged: {_WEIGHTS} is missing") from None
-    try:
-        if hashlib.sha256(weights).hexdigest() != description["sha256"][_WEIGHTS]:
-            raise ValueError(
-                f"{_WEIGHTS} does not match its checksum; it is truncated or was changed"
-            )
-        parameters = _arguments(description["class"], description["parameters"])
-        model = model_class(description["class"])(**parameters)
-        arrays = from_bytes(weights)
-        _restore(model, arrays, description)
+        description, weights = disk.read(source)
+        if int.from_bytes(weights[:8], "little") > disk.MAX_TEXT_BYTES:
+            raise ValueError("its list of arrays is too long")
+        return put_together(description, from_bytes(weights))
+    except OSError:
+        raise
     except ValueError as error:
         raise ValueError(f"the model in {str(source)!r} cannot be read: {error}") from error
-    except (
-        KeyError,
-        TypeError,
-        AttributeError,
-        IndexError,
-        RuntimeError,
-        SafetensorError,
-    ) as error:
+    except Exception as error:  # the files may be anything, and so may be what they lead to
         raise ValueError(
             f"the model in {str(source)!r} cannot be read: it is damaged or was not written by "
-            "this library "
-            f"({type(error).__name__}: {error})"
+            f"this library ({type(error).__name__}: {error})"
         ) from error
+
+
+def put_together(
+    description: dict[str, Any], arrays: dict[str, np.ndarray]
+) -> ConditionalGenerator:
+    """A model from what `taken_apart` gave, or an earlier version of it; it may be anything.
+
+    Damage is an exception of some kind, mostly a ValueError.
+    """
+    description, arrays = up_to_date(description, arrays)
+    for name, array in arrays.items():
+        if array.dtype not in _DTYPES:
+            raise ValueError(f"its array {name!r} has the type {array.dtype}")
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise ValueError(f"its array {name!r} holds numbers that are not finite")
+    parameters = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in description["parameters"].items()
+    }
+    for name, value in parameters.items():
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, int) and abs(item) >= 2**63 and name != "random_state":
+                raise ValueError(f"its setting {name} is too large")
+    model = model_class(description["class"])(**parameters)
+    model._check_parameters()
+    _set_columns(model, description["columns"])
+    _set_response(model, description["response"])
+    model.marginal_ = QuantileTable(arrays["marginal.levels"], arrays["marginal.values"][None])
+    if description.get("training") is not None:
+        model.training_ = TrainingFacts.restored(description["training"])
+    rows = _part(arrays, "rows.")
+    model.training_rows_ = _kept(rows, model._n_encoded) if rows else None
+    facts = description["facts"]
+    if not isinstance(facts, dict):
+        raise ValueError("its facts are damaged")
+    model._set_state(_part(arrays, "model."), facts)
+    if _layout(_state(model)[0]) != _layout(arrays):
+        raise ValueError(f"its arrays are not those of a {type(model).__name__} with its settings")
     return model
 
 
-def _restore(
-    model: ConditionalGenerator, arrays: dict[str, np.ndarray], description: dict[str, Any]
-) -> None:
-    floats = [array for array in arrays.values() if array.dtype.kind == "f"]
-    if not all(np.isfinite(array).all() for array in floats):
-        raise ValueError("it holds numbers that are not finite")
-    model.n_features_in_ = int(description["n_columns"])
-    names = description["columns"]
-    labels = range(model.n_features_in_) if names is None else [str(name) for name in names]
+def _set_columns(model: ConditionalGenerator, columns: Any) -> None:
+    if not isinstance(columns, list) or not columns:
+        raise ValueError("its description of the columns is damaged")
+    names = [column.get("name") for column in columns]
+    facts = [{key: v for key, v in column.items() if key != "name"} for column in columns]
+    named = names[0] is not None
+    distinct = all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
+    if named and not distinct:
+        raise ValueError("its names of the columns are damaged")
     model.covariate_encoder_ = CovariateEncoder.restored(
-        _part(arrays, "covariates."), description.get("covariates"), labels
+        facts, names if named else range(len(names))
     )
-    model.response_encoder_ = Standardiser(
-        arrays["response.mean"].reshape(()), arrays["response.scale"].reshape(())
-    )
-    model.marginal_ = QuantileTable(arrays["marginal.levels"], arrays["marginal.values"][None])
-    response = description.get("response")
-    model.response_name_ = None if response is None else str(response)
-    if description.get("training") is not None:
-        model.training_ = TrainingFacts.restored(description["training"])
-    if names is not None:
-        model.feature_names_in_ = np.asarray(labels, dtype=object)
-    model._set_state(_part(arrays, "model."), description["facts"])
+    model.n_features_in_ = len(columns)
+    if named:
+        model.feature_names_in_ = np.asarray(names, dtype=object)
+
+
+def _set_response(model: ConditionalGenerator, response: Any) -> None:
+    name, shift, scale = (response[key] for key in ("name", "shift", "scale"))
+    if not (isinstance(name, str | None) and type(shift) is type(scale) is float and scale > 0):
+        raise ValueError("its description of the response is damaged")
+    model.response_name_ = name
+    model.response_encoder_ = Standardiser(np.asarray(shift), np.asarray(scale))
+
+
+def _kept(rows: dict[str, np.ndarray], n_encoded: int) -> Rows:
+    kept = Rows(**{name: np.asarray(array, np.float64) for name, array in rows.items()})
+    n = len(kept.y)
+    if not (
+        (kept.x.shape, kept.y.shape, kept.weight.shape) == ((n, n_encoded), (n,), (n,))
+        and np.all(kept.weight > 0)
+    ):
+        raise ValueError("its training rows are damaged")
+    return kept
+
+
+def _state(model: ConditionalGenerator) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """All arrays of a fitted model by name, and the facts that are its own."""
+    arrays, facts = model._get_state()
+    found = {f"model.{name}": array for name, array in arrays.items()}
+    found["marginal.levels"] = np.atleast_2d(model.marginal_.levels)[0]
+    found["marginal.values"] = model.marginal_.values[0]
+    if model.training_rows_ is not None:
+        found |= {f"rows.{name}": array for name, array in vars(model.training_rows_).items()}
+    return {name: np.ascontiguousarray(array) for name, array in found.items()}, facts
+
+
+def _layout(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    return {name: (array.dtype, array.ndim) for name, array in arrays.items()}
 
 
 def _part(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     """The arrays whose names begin so, by the rest of their names."""
     return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
-
-
-def _put_in_place(scratch: Path, target: Path) -> None:
-    """Rename a finished folder to its name; a model that stood there goes only when that worked."""
-    if not (target.exists() and any(target.iterdir())):
-        os.replace(scratch, target)
-        return
-    previous = scratch.with_name(f"{scratch.name}-previous")
-    os.replace(target, previous)
-    try:
-        os.replace(scratch, target)
-    except OSError:
-        os.replace(previous, target)
-        raise
-    shutil.rmtree(previous, ignore_errors=True)
-
-
-def check_target(target: Path, overwrite: bool) -> None:
-    """Raise a FileExistsError unless a model may be written there."""
-    if target.is_symlink() or (target.exists() and not target.is_dir()):
-        raise FileExistsError(f"{str(target)!r} exists and is not a folder")
-    if not target.exists() or not any(target.iterdir()):
-        return
-    if not {entry.name for entry in target.iterdir()} <= {_FACTS, _WEIGHTS}:
-        raise FileExistsError(
-            f"{str(target)!r} holds other files than a saved model; choose another folder"
-        )
-    if not overwrite:
-        raise FileExistsError(
-            f"{str(target)!r} holds a model already; pass overwrite=True to replace it"
-        )
-
-
-def _read_facts(path: Path) -> dict[str, Any]:
-    if path.stat().st_size > _MAX_FACTS_BYTES:
-        raise ValueError(f"{str(path)!r} is too large to be the description of a model")
-    try:
-        description = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(
-            f"{str(path)!r} is damaged or not the description of a model ({error})"
-        ) from None
-    if not isinstance(description, dict) or "format" not in description:
-        raise ValueError(f"{str(path)!r} is not the description of a GENTLE model")
-    return description
 
 
 def _parameters(model: ConditionalGenerator) -> dict[str, Any]:
@@ -232,16 +239,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     return value if isinstance(value, (bool, int, float, str, type(None))) else None
-
-
-def _arguments(model: str, parameters: dict[str, Any]) -> dict[str, Any]:
-    """Constructor arguments from JSON, of earlier versions too."""
-    if model == "GENTLE" and "map" not in parameters:  # saved when there was the paper's game only
-        parameters = {"map": "mlp", "fit_loss": "cdf", "regulariser": "entropic"} | parameters
-    return {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in parameters.items()
-    }
 
 
 def _versions() -> dict[str, str]:

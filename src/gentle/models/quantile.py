@@ -9,13 +9,16 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from sklearn.preprocessing import PolynomialFeatures
 
 from gentle.data import Grouped
 from gentle.distribution import QuantileTable
+from gentle.learners import Learner
 from gentle.models import checks
-from gentle.models.base import Floats, mean_crps
-from gentle.models.checks import is_count
+from gentle.models.base import Floats
+from gentle.models.checks import are_widths, is_count
+from gentle.models.intake import mean_crps
 from gentle.models.neural import NeuralGenerator, chosen_device, is_device
 from gentle.models.pinball import quantile_regressions
 from gentle.nets import QuantileMLP
@@ -154,25 +157,6 @@ class QRGMM(NeuralGenerator):
         device = chosen_device(self.device)
         weights = torch.Generator().manual_seed(int(rng.integers(2**63)))
         network = QuantileMLP(train.x.shape[1], self.hidden_widths, len(levels), weights).to(device)
-        optimiser = torch.optim.Adam(network.parameters(), lr=self.learning_rate)
-        x, y, weight, tau = (
-            torch.as_tensor(array, dtype=torch.float32, device=device)
-            for array in (
-                train.x[train.group],
-                train.y[:, None],
-                (train.weight / train.weight.mean())[:, None],
-                levels,
-            )
-        )
-
-        def step(rows: Any) -> dict[str, float]:
-            i = torch.as_tensor(rows, device=device)
-            r = y[i] - network(x[i])  # (B, m)
-            loss = (weight[i] * torch.maximum(tau * r, (tau - 1) * r)).mean()
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-            return {"loss": loss.item()}
 
         def validate() -> float:
             assert validation is not None
@@ -181,12 +165,11 @@ class QRGMM(NeuralGenerator):
             )
 
         history = run_epochs(
-            step,
+            _Regressions(network, train, levels, self.learning_rate),
             n_items=len(train.y),
             batch_size=self.batch_size,
             n_epochs=self.n_epochs,
             rng=rng,
-            modules=[network],
             validate=None if validation is None else validate,
             patience=self.patience if self.early_stopping else None,
             label=type(self).__name__,
@@ -214,11 +197,7 @@ class QRGMM(NeuralGenerator):
         require("learning_rate", lambda v: v > 0, "positive")
         require("batch_size n_epochs patience", is_count, "an integer of at least 1")
         require("validation_fraction", lambda v: 0 < v < 1, "between 0 and 1")
-        require(
-            "hidden_widths",
-            lambda v: len(v) > 0 and all(is_count(width) for width in v),
-            "a sequence of positive integers",
-        )
+        require("hidden_widths", are_widths, "a sequence of positive integers, at most 100")
         require("device", is_device, "'auto', 'cpu', 'cuda' or 'mps'")
 
     def _network(
@@ -234,11 +213,46 @@ class QRGMM(NeuralGenerator):
         return arrays | {"levels": self.levels_}, facts | {"degree": self.degree_}
 
     def _set_state(self, arrays: dict[str, Any], facts: dict[str, Any]) -> None:
-        self.levels_, self.degree_ = arrays["levels"], facts["degree"]
-        if self.degree_ is None:
-            super()._set_state(arrays, facts)
-        else:
-            self.coefficients_ = arrays["coefficients"]
+        levels, degree = np.asarray(arrays["levels"], np.float64), facts["degree"]
+        if not (len(levels) > 0 and np.array_equal(levels, _even_levels(len(levels)))):
+            raise ValueError("its levels are damaged")
+        self.levels_, self.degree_ = levels, degree
+        if degree is None:
+            return super()._set_state(arrays, facts)
+        self.coefficients_ = np.asarray(arrays["coefficients"], np.float64)
+        if not (
+            is_count(degree)
+            and degree <= 5
+            and self.coefficients_.shape == (_n_monomials(self._n_encoded, degree), len(levels))
+        ):
+            raise ValueError("its coefficients are damaged: they do not belong to its columns")
+
+
+class _Regressions(Learner):
+    """The neural regressions of all levels in training, on the mean of their pinball losses."""
+
+    _changing: ClassVar[tuple[str, ...]] = ("network", "optimiser")
+
+    def __init__(
+        self, network: QuantileMLP, data: Grouped, levels: Floats, learning_rate: float
+    ) -> None:
+        self.network, self.device = network, next(network.parameters()).device
+        self.optimiser = torch.optim.Adam(network.parameters(), lr=learning_rate)
+        weight = (data.weight / data.weight.mean())[:, None]
+        self.x, self.y, self.weight, self.tau = (
+            torch.as_tensor(array, dtype=torch.float32, device=self.device)
+            for array in (data.x[data.group], data.y[:, None], weight, levels)
+        )
+
+    def step(self, batch: NDArray[np.int64]) -> dict[str, float]:
+        """A step of Adam on the rows with these numbers."""
+        i = torch.as_tensor(batch, device=self.device)
+        r = self.y[i] - self.network(self.x[i])  # (B, m)
+        loss = (self.weight[i] * torch.maximum(self.tau * r, (self.tau - 1) * r)).mean()
+        self.optimiser.zero_grad()
+        loss.backward()
+        self.optimiser.step()
+        return {"loss": loss.item()}
 
 
 def _even_levels(m: int) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,13 +12,17 @@ from sklearn.neighbors import KDTree
 
 from gentle.data import Grouped
 from gentle.distribution import ConditionalDistribution, QuantileTable
-from gentle.models.base import ConditionalGenerator, Floats, mean_crps
+from gentle.models.base import ConditionalGenerator, Floats
+from gentle.models.checks import is_count
+from gentle.models.intake import mean_crps
 from gentle.spaces import Between, Space
 from gentle.streams import Seed
 
 
 class Marginal(ConditionalGenerator):
     """The distribution of all training responses: the answer that knows nothing of x.
+
+    Fitted and saved models hold the training responses.
 
     Args:
         random_state: Not used; every model takes it.
@@ -32,6 +36,7 @@ class Marginal(ConditionalGenerator):
     """
 
     _encodes_response: ClassVar[bool] = False
+    _holds: ClassVar[str] = "the training responses"
 
     def __init__(
         self, *, random_state: Seed = None, device: str = "auto", verbose: int = 1
@@ -48,6 +53,11 @@ class Marginal(ConditionalGenerator):
     def _conditional(self, x: Floats) -> ConditionalDistribution:
         return self.marginal_.repeat(len(x))
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # 0 on training data, by definition
+        return tags
+
 
 class _Neighbours(ConditionalGenerator):
     """Models that answer with the responses of close training rows, which they hold.
@@ -57,6 +67,7 @@ class _Neighbours(ConditionalGenerator):
     """
 
     _encodes_response: ClassVar[bool] = False
+    _holds: ClassVar[str] = "the training rows"
     _tuned: ClassVar[str]
 
     validation_fraction: float
@@ -104,8 +115,18 @@ class _Neighbours(ConditionalGenerator):
         return arrays, {self._tuned: getattr(self, f"{self._tuned}_")}
 
     def _set_state(self, arrays: dict[str, Any], facts: dict[str, Any]) -> None:
-        vars(self).update(_held(arrays["rows"], arrays["responses"], arrays["weights"]))
-        setattr(self, f"{self._tuned}_", facts[self._tuned])
+        names = ("rows", "responses", "weights")
+        rows, responses, weights = (np.asarray(arrays[name], np.float64) for name in names)
+        n, value = len(responses), facts[self._tuned]
+        if not (
+            (rows.shape, responses.shape, weights.shape) == ((n, self._n_encoded), (n,), (n,))
+            and n > 0
+            and np.all(weights > 0)
+            and value is not None
+        ):
+            raise ValueError("its training rows are damaged")
+        type(self)(**{self._tuned: value})._check_parameters()
+        vars(self).update(_held(rows, responses, weights), **{f"{self._tuned}_": value})
 
 
 def _memory(train: Grouped) -> dict[str, Any]:
@@ -164,7 +185,7 @@ class KNN(_Neighbours):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         k = self.n_neighbors
-        if not (k is None or (isinstance(k, Integral) and int(k) >= 1)):
+        if not (k is None or is_count(k)):
             raise ValueError(f"n_neighbors must be an integer of at least 1, or None, got {k!r}")
 
     def _n_knots(self) -> int:
@@ -247,7 +268,7 @@ class KernelCDE(_Neighbours):
         k = min(self._max_neighbors, len(memory["responses_"]))
         distance, nearest = memory["tree_"].query(x, k)  # (n, k), nearest first
         # Relative to the nearest row's kernel, so that they cannot all vanish.
-        kernel = np.exp((distance[:, :1] ** 2 - distance**2) / (2 * value**2))
+        kernel = np.exp((distance[:, :1] ** 2 - distance**2) / (2 * value * value))
         return QuantileTable.of_sample(
             memory["responses_"][nearest], kernel * memory["weights_"][nearest]
         )

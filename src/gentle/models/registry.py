@@ -24,12 +24,14 @@ MODULES: dict[str, str] = {
     "CatBoost": "gentle.models.adapters",
     "RealMLP": "gentle.models.adapters",
 }
+AROUND_MODELS: dict[str, str] = {"ConformalGenerator": "gentle.models.conformal"}
 
 
 def model_class(name: str) -> type[ConditionalGenerator]:
     """The class of a model, imported when it is asked for."""
     from importlib import import_module
 
-    if name not in MODULES:
-        raise ValueError(f"there is no model {name!r}; the models are {', '.join(MODULES)}")
-    return getattr(import_module(MODULES[name]), name)
+    homes = MODULES | AROUND_MODELS
+    if name not in homes:
+        raise ValueError(f"there is no model {name!r}; the models are {', '.join(homes)}")
+    return getattr(import_module(homes[name]), name)

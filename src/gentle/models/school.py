@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -13,8 +14,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 from torch import Tensor
 
-from gentle.data import Grouped
+from gentle.data import Grouped, Rows
 from gentle.graph import partners
+from gentle.learners import Learner
 from gentle.models.ensemble import (
     INNER,
     Kind,
@@ -45,24 +47,6 @@ _TRIAL_CYCLES = 3  # after which kinds of network that nobody needs are dropped
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Responses with their covariates: x ``(N, d)``, y and weight ``(N,)``, mean weight 1."""
-
-    x: Floats
-    y: Floats
-    weight: Floats
-
-    @classmethod
-    def of(cls, table: Grouped) -> Rows:
-        """The rows of grouped data."""
-        return cls(table.x[table.group], table.y, table.weight / table.weight.mean())
-
-    def take(self, rows: Ints) -> Rows:
-        """Some of them."""
-        return Rows(self.x[rows], self.y[rows], self.weight[rows])
-
-
-@dataclass(frozen=True)
 class Fold:
     """Rows to learn from, as positions among all, and rows that are kept from sight."""
 
@@ -70,8 +54,13 @@ class Fold:
     unseen: Rows
 
 
-class School:
+class School(Learner):
     """All networks in training together, each on the rows and in the coordinate of its own."""
+
+    _changing: ClassVar[tuple[str, ...]] = (
+        "net", "average", "best", "best_score", "optimizer", "rate", "draws",
+        "step_number", "epoch", "score_before",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -85,6 +74,7 @@ class School:
     ) -> None:
         self.model, self.coordinates, self.inputs, self.kinds = model, coordinates, inputs, kinds
         self.folds, self.rng, self.device = folds, rng, chosen_device(model.device)
+        self.all_kinds = kinds
         self.members = list(itertools.product(range(len(folds)), kinds))  # fold and kind of each
         weights_seed, draws_seed = (int(seed) for seed in rng.integers(2**63, size=2))
         source = torch.Generator().manual_seed(weights_seed)
@@ -137,12 +127,11 @@ class School:
     def train(self) -> list[dict[str, float]]:
         """Until the last cycle of the learning rate has brought nothing."""
         history = run_epochs(
-            self.step,
+            self,
             n_items=self.order.shape[1],
             batch_size=self.batch_size,
             n_epochs=sum(self.cycles),
             rng=self.rng,
-            modules=[],
             validate=self.validate,
             finished=self.finished,
             label="GENTLE",
@@ -150,6 +139,25 @@ class School:
         )
         self.net.load_state_dict(self.best)
         return history
+
+    def state_dict(self) -> dict[str, Any]:
+        """A copy of all that steps change, and which kinds of network are left."""
+        kinds = [self.all_kinds.index(kind) for kind in self.kinds]
+        return super().state_dict() | {"kinds": kinds}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go back to what `state_dict` gave."""
+        kinds = [self.all_kinds[number] for number in state["kinds"]]
+        if not set(kinds) <= set(self.kinds):
+            raise FloatingPointError(
+                "training diverged after some networks had been dropped; lower lr_generator"
+            )
+        self.keep_kinds(np.array([self.kinds.index(kind) for kind in kinds]))
+        super().load_state_dict(state)
+
+    def slow_down(self, factor: float) -> None:
+        """Multiply the size of all steps from now on."""
+        self.rate *= factor
 
     def step(self, positions: NDArray[np.int64]) -> dict[str, float]:
         """One step of all members on a batch of their own rows."""
@@ -172,7 +180,7 @@ class School:
         return {"loss": float(loss.detach().mean())}
 
     def losses(self, values: Tensor, z: Tensor, weight: Tensor) -> Tensor:
-        """CRPS of each member, ``(K,)``: twice the pinball loss over all levels."""
+        """Twice each member's pinball loss over all levels, outer ones emphasised, ``(K,)``."""
         gap = z.unsqueeze(-1) - values  # (K, B, M + 1)
         pinball = torch.maximum(self.level * gap, (self.level - 1) * gap) @ self.level_weight
         return 2 * (pinball * weight).sum(1) / weight.sum(1)
@@ -237,13 +245,7 @@ class School:
         """Go on only with the kinds of network that an average of the best so far would use."""
         now = {name: weight.clone() for name, weight in self.net.state_dict().items()}
         self.net.load_state_dict(self.best)
-        folds = [self.parts(fold, []) for fold in range(len(self.folds))]
-        columns = [np.concatenate(part) for part in list(zip(*folds))[:-1]]
-        y, weight = (
-            np.concatenate([getattr(fold.unseen, name) for fold in self.folds])
-            for name in ("y", "weight")
-        )
-        weights, _, _ = best_average([*columns, None], self.coordinates[0], y, weight)
+        weights, _, _ = best_average(*self.on_unseen([]))
         self.net.load_state_dict(now)
         self.keep_kinds(np.flatnonzero(weights[:-1]))
 
@@ -268,6 +270,22 @@ class School:
         self.best_score = self.best_score[members]
         self.score_before = float(self.best_score.mean())
         self.optimizer = torch.optim.Adam(self.net.parameters(), lr=self.rate, fused=True)
+
+    def on_unseen(
+        self, forests: list[LeafShares]
+    ) -> tuple[list[Floats | None], ResponseEncoder, Floats, Floats]:
+        """What `best_average` needs: the parts' z at unseen rows, their responses and weights.
+
+        Where all folds have the same unseen rows, it is the mean of their answers that counts.
+        """
+        answers = zip(*(self.parts(fold, forests) for fold in range(len(self.folds))))
+        unseen = [fold.unseen for fold in self.folds]
+        shared = all(rows is unseen[0] for rows in unseen)
+        unseen = unseen[:1] if shared else unseen
+        gather = partial(np.mean, axis=0) if shared else np.concatenate
+        parts = [None if part[0] is None else gather(part) for part in answers]
+        y, weight = (np.concatenate([getattr(rows, a) for rows in unseen]) for a in ("y", "weight"))
+        return parts, self.coordinates[0], y, weight
 
     def parts(self, fold: int, forests: list[LeafShares]) -> list[Floats | None]:
         """Each kind's z at a fold's unseen covariates, and the trees', ``(n, L)`` each."""

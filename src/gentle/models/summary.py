@@ -37,9 +37,16 @@ def summary_of(model: ConditionalGenerator) -> Summary:
         _response(model),
         *_columns(model),
         *_training(getattr(model, "history_", None)),
+        f"holds {held_by(model)}" if model._holds or model.training_rows_ else "",
         *model._describe(),
     ]
     return Summary("\n".join(line for line in lines if line))
+
+
+def held_by(model: ConditionalGenerator) -> str:
+    """What of the training data a fitted model holds, in words."""
+    kept = "the training rows" if model.training_rows_ is not None else model._holds
+    return kept or "no training rows"
 
 
 def _rows(model: ConditionalGenerator) -> str:

@@ -9,57 +9,19 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 import torch
 
-from gentle.data import Grouped
+from gentle.data import Grouped, Rows
 from gentle.distribution import ConditionalDistribution, QuantileTable
 from gentle.models import checks
 from gentle.models.base import ConditionalGenerator, Floats
 from gentle.models.checks import is_count
 from gentle.models.neural import is_device
-
-
-@dataclass(frozen=True)
-class Rows:
-    """A table for other packages: one response per row.
-
-    Attributes:
-        x: Covariates, ``(n, d)``.
-        y: Responses, ``(n,)``.
-        weight: Weights of mean 1, ``(n,)``.
-    """
-
-    x: Floats
-    y: Floats
-    weight: Floats
-
-    @classmethod
-    def of(cls, table: Grouped) -> Self:
-        """The rows of a grouped table."""
-        return cls(table.x[table.group], table.y, table.weight / table.weight.mean())
-
-    def resampled(self, rng: np.random.Generator) -> Rows:
-        """As many rows of equal weight, for packages that cannot weigh them.
-
-        Systematic resampling: a row of weight w comes w times, rounded up or down at random; rows
-        of equal weights come once each, in their order. Where one row outweighs all others, nothing
-        would vary, and the rows stay as they are.
-        """
-        n = len(self.y)
-        picks = np.searchsorted(np.cumsum(self.weight), np.arange(n) + rng.random(), side="right")
-        picks = np.minimum(picks, n - 1)
-        found = Rows(self.x[picks], self.y[picks], np.ones(n))
-        return found if found.varies() else self
-
-    def varies(self) -> bool:
-        """Whether covariates and responses do, also in the single precision of some packages."""
-        return all(bool(np.ptp(a.astype(np.float32), axis=0).any()) for a in (self.x, self.y))
 
 
 class Adapter(ConditionalGenerator):

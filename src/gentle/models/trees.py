@@ -16,7 +16,7 @@ from gentle.models import checks
 from gentle.models.base import ConditionalGenerator, Floats
 from gentle.models.checks import is_count
 from gentle.models.levels import even_levels, table_through
-from gentle.models.nodes import Ints, Trees
+from gentle.models.nodes import Ints, Trees, check_shares
 from gentle.spaces import Between, OneOf, Space
 from gentle.streams import Seed
 
@@ -55,6 +55,7 @@ class QuantileForest(ConditionalGenerator):
     """
 
     _encodes_response: ClassVar[bool] = False
+    _holds: ClassVar[str] = "the training responses"
     search_space: ClassVar[Space] = {
         "min_samples_leaf": Between(2, 100, log=True),
         "max_features": Between(0.2, 1.0),
@@ -162,19 +163,9 @@ class QuantileForest(ConditionalGenerator):
         trees = Trees.restored(arrays, self._n_encoded)
         responses, share = (arrays[name].astype(np.float64) for name in ("responses", "share"))
         of, start = arrays["share_of"], arrays["share_start"]
-        if not (
-            of.dtype.kind == start.dtype.kind == "i"
-            and start.shape == (len(trees.feature) + 1,)
-            and share.shape == of.shape == (start[-1],)
-            and start[0] == 0
-            and np.all(start[1:] >= start[:-1])
-            and np.all((start[1:] > start[:-1])[trees.feature < 0])  # no leaf is empty
-            and np.all((of >= 0) & (of < len(responses)))
-            and np.all((share > 0) & (share < 2))
-            and responses.shape == (len(responses),)
-            and np.all(np.diff(responses) > 0)
-        ):
-            raise ValueError("its leaves are damaged: they do not hold weighted responses")
+        check_shares(trees, share, of, start, len(responses))
+        if responses.ndim != 1 or not np.all(np.diff(responses) > 0):
+            raise ValueError("its responses are damaged: they do not increase")
         self.trees_, self.responses_ = trees, responses
         self.shares_ = sparse.csr_array((share, of, start), (len(trees.feature), len(responses)))
 
@@ -211,6 +202,7 @@ class BoostedQuantiles(ConditionalGenerator):
             ``(n_levels + 1,)``.
         values_: What each node adds to a prediction, ``(n_nodes,)``.
         baseline_: What predictions begin with, ``(n_levels,)``.
+        n_iter_: The largest number of trees of a level.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -272,8 +264,12 @@ class BoostedQuantiles(ConditionalGenerator):
     def _held_out(self) -> float:
         return self.validation_fraction
 
+    @property
+    def n_iter_(self) -> int:  # noqa: D102
+        return int(np.diff(self.start_).max())
+
     def _n_knots(self) -> int:
-        return self.n_levels + int(np.diff(self.start_).max())
+        return self.n_levels + self.n_iter_
 
     def _fit(
         self, train: Grouped, validation: Grouped | None, rng: np.random.Generator

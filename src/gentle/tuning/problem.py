@@ -20,8 +20,7 @@ from gentle import metrics
 from gentle.columns import Columns, taken
 from gentle.data import Grouped, responses_per_covariate
 from gentle.models.base import ConditionalGenerator
-from gentle.models.intake import EvalSet
-from gentle.models.intake import Rows as Checked
+from gentle.models.intake import CheckedRows, EvalSet
 from gentle.models.registry import model_class
 from gentle.workers import finished
 
@@ -116,12 +115,12 @@ class Problem:
     ) -> Problem:
         """The problem that a user poses; without an ``eval_set`` covariates are held out."""
         name = type(model).__name__
-        rows = Checked.of(*table, name)
+        rows = CheckedRows.of(*table, name)
         train: Rows = (taken(table[0], rows.at), rows.y, rows.weight)
         if eval_set is None:
             train, validation = _split(train, validation_fraction, seed)
         else:
-            held_out = Checked.of_eval(eval_set, rows.table, name)
+            held_out = CheckedRows.of_eval(eval_set, rows.table, name)
             validation = (taken(eval_set[0], held_out.at), held_out.y, held_out.weight)
         _check_criterion(criterion, validation)
         seeded = isinstance(model.random_state, Integral)
