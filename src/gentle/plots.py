@@ -273,6 +273,7 @@ _METHODS = (
     *("GENTLE", "CWGAN", "MGAN", "WGAN-GP", "CDSB", "QuantileForest", "Engression"),
     *("CatBoost", "GENTLE w/o reg", "GENTLE w/o smo", "KNN", "RealMLP", "Marginal", "NGBoost"),
     *("QRGMM neural", "QRGMM linear", "KernelCDE", "BoostedQuantiles", "GENTLE default"),
+    "100-NN",
 )
 
 
