@@ -128,6 +128,17 @@ def kept_in(
         OtherFitError: The folder belongs to a fit of another model or on other data. It is left
             as it is.
         RuntimeError: Another process is at work in the folder.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from gentle import CWGAN
+        >>> X, y = np.arange(8.0)[:, None], np.arange(8.0)
+        >>> model = CWGAN(n_epochs=2, verbose=0)
+        >>> with TemporaryDirectory() as folder:
+        ...     once = model.fit(X, y, checkpoint_dir=folder).predict(X)
+        ...     again = model.fit(X, y, checkpoint_dir=folder).predict(X)
+        >>> bool((once == again).all())  # nothing was trained a second time
+        True
     """
     if folder is None:
         token = _kept.set(None)  # a fit within another one must not write to the other's folder

@@ -17,6 +17,21 @@ class Learner(ABC):
 
     A learner names in ``_changing`` the attributes that its steps change: networks, optimisers,
     sources of random numbers, numbers, arrays, tensors and dictionaries of them.
+
+    Example:
+        >>> class Walker(Learner):
+        ...     _changing = ("rng", "place")
+        ...     rng, place = np.random.default_rng(0), 0.0
+        ...
+        ...     def step(self, batch):
+        ...         self.place += self.rng.normal()
+        ...         return {"loss": abs(self.place)}
+        >>> walker = Walker()
+        >>> before = walker.state_dict()
+        >>> losses = walker.step(np.arange(1))
+        >>> walker.load_state_dict(before)
+        >>> walker.step(np.arange(1)) == losses
+        True
     """
 
     _changing: ClassVar[tuple[str, ...]] = ()

@@ -29,6 +29,8 @@ Floats = NDArray[np.float64]
 class SkproRegressor(BaseProbaRegressor):
     """Any model of this library as a regressor of skpro.
 
+    skpro itself refuses columns of Python objects; make texts categories.
+
     Args:
         model: The model, which is cloned before it is fitted; None is `GENTLE` as it comes.
 

@@ -68,6 +68,7 @@ class Adapter(ConditionalGenerator):
             parts = [Rows.of(part) for part in train.split(self.validation_fraction, rng)]
             if parts[0].varies():  # else the table is too small to be split
                 rows, held_out = parts
+        rows = rows.take(rng.permutation(len(rows.y)))  # not every package shuffles sorted rows
         seed = int(rng.integers(2**31))
         with isolated(seed, self.n_jobs):
             return {"model_": self._train(self._imported(), rows, held_out, seed)}
