@@ -18,7 +18,8 @@ from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
 
 import gentle
-from budgets import BUDGETS, kind, make
+from budgets import BUDGETS, kind
+from budgets import make as made
 from gentle.models.disk import laid_out, sealed
 
 resource = pytest.importorskip("resource", reason="memory is limited by means of Linux here")
@@ -26,6 +27,7 @@ if not Path("/proc/self/statm").exists():
     pytest.skip("memory is limited by means of Linux here", allow_module_level=True)
 
 OWN = sorted(name for name in BUDGETS if not hasattr(kind(name), "_package"))
+OWN.append("ConformalGenerator")
 N_ARRAYS, N_FACTS, N_FLIPS, N_CUTS = 30, 30, 8, 8  # for each model
 GIB = 2**30
 RUNS_CODE = {
@@ -33,6 +35,10 @@ RUNS_CODE = {
     *("subprocess.Popen", "socket.connect", "ctypes.dlopen", "code.__new__"),
 }
 seen_events = None
+
+
+def make(name, **changes):
+    return gentle.ConformalGenerator(made("KNN")) if name not in BUDGETS else made(name, **changes)
 
 
 def watch(event, _):
@@ -360,7 +366,7 @@ SIZES = [
     (name, setting, value)
     for name in OWN
     for setting in ("hidden_widths", "n_levels", "n_paths", "n_steps", "n_neighbors", "n_trees")
-    if setting in BUDGETS[name] or hasattr(make(name), setting)
+    if setting in BUDGETS.get(name, ()) or hasattr(make(name), setting)
     for value in (
         [[w] for w in HUGE] + [[w, w] for w in HUGE] + [[1] * 10**5]
         if setting == "hidden_widths"
