@@ -1,3 +1,4 @@
+import json
 import pickle
 
 import numpy as np
@@ -312,9 +313,10 @@ def test_a_damaged_recalibration_is_refused(tmp_path):
     for change in ({"scores": arrays["scores"][::-1]}, {"levels": arrays["levels"] + 1}):
         with pytest.raises(ValueError, match="recalibration is damaged"):
             Recalibration.restored(arrays | change, facts)
+    model.save(tmp_path / "model")
+    described = json.loads((tmp_path / "model" / "model.json").read_text())["facts"]["model"]
+    assert described["class"] == "KNN"
     arrays, facts = model._get_state()
-    name = next(iter(facts["files"]))
-    spoilt = facts | {"files": {"../evil": 8}}
-    with pytest.raises(ValueError, match=r"file of the name '\.\./evil'"):
-        model._set_state(arrays | {"file ../evil": arrays[f"file {name}"]}, spoilt)
-    assert not (tmp_path.parent / "evil").exists()
+    for change in ({"class": "os.system"}, {"columns": []}, {"facts": None}):
+        with pytest.raises((ValueError, KeyError)):
+            model._set_state(arrays, facts | {"model": facts["model"] | change})

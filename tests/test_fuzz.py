@@ -4,6 +4,7 @@ import datetime as dt
 import tempfile
 import traceback
 import warnings
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -327,17 +328,18 @@ def test_any_table_is_modelled_or_refused_in_words_by_costly_models(data):
 
 
 @pytest.mark.slow
-@settings(max_examples=5000)
-@given(st.data())
-def test_many_more_tables_are_modelled_or_refused_in_words(data):
-    exercise(data, CHEAP)
+@pytest.mark.parametrize(("names", "n"), [(CHEAP, 5000), (COSTLY, 1000)], ids=["cheap", "costly"])
+def test_many_more_tables_are_modelled_or_refused_in_words(names, n):
+    found = Counter()
 
+    @settings(max_examples=n)
+    @given(st.data())
+    def many(data):
+        found[exercise(data, names)] += 1
 
-@pytest.mark.slow
-@settings(max_examples=1000)
-@given(st.data())
-def test_many_more_tables_are_modelled_or_refused_in_words_by_costly_models(data):
-    exercise(data, COSTLY)
+    many()
+    print(f"{found.total()} tables: {found['fitted']} modelled, {found['refused']} refused")
+    assert min(found["fitted"], found["refused"]) > n / 10
 
 
 # The same table in another form is the same table.

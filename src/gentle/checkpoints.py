@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -309,20 +309,30 @@ def _unpacked(value: Any, arrays: dict[str, np.ndarray]) -> Any:
 
 @contextmanager
 def _alone_in(path: Path) -> Iterator[None]:
-    """Keep other processes out of a folder, until this one leaves it or comes to any other end."""
+    """Keep other fits out of a folder."""
+    descriptor = os.open(path, os.O_RDONLY) if os.name == "posix" else None
     try:
-        import fcntl
-    except ImportError:  # Windows has no such lock; there, two fits at once would mix
-        yield
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RuntimeError(
-                f"another fit is at work in {str(path)!r}. Wait for it, or choose another folder."
-            ) from None
+        if descriptor is not None:  # Windows opens no folders
+            message = "another fit is at work in {!r}. Wait for it, or choose another folder."
+            keep_others_out(descriptor, message.format(str(path)))
         yield
     finally:
-        os.close(descriptor)
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def keep_others_out(file: int | IO[str], message: str) -> None:
+    """Lock an open file or folder until it is closed, by whatever end this process comes to.
+
+    Args:
+        file: What is open.
+        message: Of the RuntimeError if another process has locked it.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows has no such lock; there, two at once would mix
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise RuntimeError(message) from None

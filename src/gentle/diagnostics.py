@@ -309,7 +309,11 @@ def _groups(by: By, X: Any, weight: Floats) -> list[tuple[str, Ints]]:
         if len(series) != len(weight):
             raise ValueError(f"by gives {len(series)} labels, but there are {len(weight)} rows")
         of_numbers = pd.api.types.is_numeric_dtype(series) and series.nunique() > _MAX_DISTINCT
-        series = pd.qcut(series, 4, duplicates="drop") if of_numbers else series
+        if of_numbers:
+            quarter: Any = pd.qcut(series, 4, labels=False, duplicates="drop")
+            ends = series.groupby(quarter).agg(["min", "max"])
+            names = {q: f"{low:.15g} to {high:.15g}" for q, low, high in ends.itertuples()}
+            series = pd.Series(pd.Categorical(quarter.map(names), list(names.values())))
         found |= {str(k): rows for k, rows in series.groupby(series, observed=True).indices.items()}
         found |= {"missing": np.flatnonzero(series.isna())}
     used = {name: rows[weight[rows] > 0] for name, rows in found.items()}

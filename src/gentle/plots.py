@@ -251,7 +251,8 @@ def reliability(
         axis.plot(levels, group["observed"], ".-", color=colour, label=label)
     axis.plot([0, 1], [0, 1], color=_HELD_OUT, linewidth=1)
     axis.set(xlabel="level of the predicted quantile", ylabel="share of responses below it")
-    axis.legend(frameon=False, fontsize=8)
+    title = by if isinstance(by, str) else None
+    axis.legend(title=title, title_fontsize=8, frameon=False, fontsize=8)
     axis.spines[["top", "right"]].set_visible(False)
     return axis
 

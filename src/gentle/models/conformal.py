@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
-from copy import copy
 from functools import partial
-from os import PathLike
-from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -29,6 +25,7 @@ from gentle.streams import Seed, as_seed
 Ints = NDArray[np.int64]
 
 _CELLS = 2_000_000  # knots held in memory at once
+_INNER = "inner."  # begins the names of the model's arrays
 
 
 class ConformalGenerator(ConditionalGenerator):
@@ -89,7 +86,6 @@ class ConformalGenerator(ConditionalGenerator):
 
     model_: ConditionalGenerator
     recalibration_: Recalibration
-    _files: dict[str, bytes] | None = None  # of the model, if it comes from a file
 
     def __init__(
         self,
@@ -153,7 +149,6 @@ class ConformalGenerator(ConditionalGenerator):
         if len(target) < 2:
             raise ValueError(f"{name} needs at least 2 rows to calibrate on, got {len(target)}")
         made = Recalibration.of(_parts(inner, x, target), weight, _ends(inner), rng)
-        self._files = None
         self._adopt(inner, made, name_of(y))
         return self
 
@@ -223,57 +218,25 @@ class ConformalGenerator(ConditionalGenerator):
         told = f"Its levels are corrected by {n:,} rows that {type(inner).__name__} has not seen"
         return [told, *inner._describe()]
 
-    def save(self, folder: str | PathLike[str], overwrite: bool = False) -> None:  # noqa: D102
-        check_is_fitted(self)
-        # A model is no constructor argument that a file can hold: it is part of the state.
-        shell = copy(self)
-        shell.model = None
-        super(ConformalGenerator, shell).save(folder, overwrite)
-
     def _get_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        from gentle.models.persistence import taken_apart
+
         arrays, facts = self.recalibration_.state()
-        files = self._files or _as_files(self.model_)
-        arrays |= {f"file {name}": _packed(content) for name, content in files.items()}
-        sizes = {name: len(content) for name, content in files.items()}
-        return arrays, facts | {"model": repr(self.model_), "files": sizes}
+        description, of_model = taken_apart(self.model_)
+        arrays |= {f"{_INNER}{name}": array for name, array in of_model.items()}
+        return arrays, facts | {"model": description}
 
     def _set_state(self, arrays: dict[str, Any], facts: dict[str, Any]) -> None:
-        files = {
-            str(name): arrays[f"file {name}"].astype(np.int64).tobytes()[:size]
-            for name, size in facts["files"].items()
-        }
-        inner = _from_files(files)
-        self.model, self._files = clone(inner), files  # to be written again as they are
+        from gentle.models.persistence import part, put_together
+
+        inner = put_together(facts["model"], part(arrays, _INNER))
+        self.model = clone(inner)
         self._adopt(inner, Recalibration.restored(arrays, facts), self.response_name_)
 
     @property
     def _holds(self) -> str:  # type: ignore[override]
         rows = self.model_.training_rows_
         return self.model_._holds if rows is None else "the training rows"
-
-
-def _as_files(model: ConditionalGenerator) -> dict[str, bytes]:
-    """The files of a saved model."""
-    with tempfile.TemporaryDirectory() as scratch:
-        model.save(Path(scratch) / "model")
-        return {file.name: file.read_bytes() for file in (Path(scratch) / "model").iterdir()}
-
-
-def _from_files(files: dict[str, bytes]) -> ConditionalGenerator:
-    """The model in these files, which may be anything."""
-    from gentle.models.persistence import load
-
-    with tempfile.TemporaryDirectory() as scratch:
-        for name, content in files.items():
-            if Path(name).name != name:
-                raise ValueError(f"it holds a file of the name {name!r}")
-            (Path(scratch) / name).write_bytes(content)
-        return load(scratch)
-
-
-def _packed(content: bytes) -> Ints:
-    """Bytes as an array of a type that saved models may hold."""
-    return np.frombuffer(content + bytes(-len(content) % 8), np.int64)
 
 
 def _unfitted(model: Any) -> Any:

@@ -28,7 +28,7 @@ from gentle.models.intake import TrainingFacts
 from gentle.models.registry import model_class
 from gentle.models.summary import held_by
 
-_DTYPES = {np.dtype(kind) for kind in (np.float32, np.float64, np.int64, np.uint8)}
+_DTYPES = {np.dtype(kind) for kind in (np.float32, np.float64, np.int64)}
 
 
 def save(
@@ -151,12 +151,12 @@ def put_together(
     model.marginal_ = QuantileTable(arrays["marginal.levels"], arrays["marginal.values"][None])
     if description.get("training") is not None:
         model.training_ = TrainingFacts.restored(description["training"])
-    rows = _part(arrays, "rows.")
+    rows = part(arrays, "rows.")
     model.training_rows_ = _kept(rows, model._n_encoded) if rows else None
     facts = description["facts"]
     if not isinstance(facts, dict):
         raise ValueError("its facts are damaged")
-    model._set_state(_part(arrays, "model."), facts)
+    model._set_state(part(arrays, "model."), facts)
     if _layout(_state(model)[0]) != _layout(arrays):
         raise ValueError(f"its arrays are not those of a {type(model).__name__} with its settings")
     return model
@@ -213,14 +213,20 @@ def _layout(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     return {name: (array.dtype, array.ndim) for name, array in arrays.items()}
 
 
-def _part(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+def part(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     """The arrays whose names begin so, by the rest of their names."""
     return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def _parameters(model: ConditionalGenerator) -> dict[str, Any]:
-    """Constructor arguments for JSON; a generator as seed is remembered as no seed."""
-    arguments = model.get_params(deep=False)
+    """Constructor arguments for JSON; a generator as seed is remembered as no seed.
+
+    A model around another one has it among its arrays and facts.
+    """
+    arguments = {
+        name: None if hasattr(value, "get_params") else value
+        for name, value in model.get_params(deep=False).items()
+    }
     plain = {name: _plain(value) for name, value in arguments.items()}
     for name, value in arguments.items():
         if plain[name] is None and value is not None and name != "random_state":

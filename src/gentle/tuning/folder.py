@@ -10,6 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TextIO
 
+from gentle.checkpoints import keep_others_out
 from gentle.streams import Seed, as_seed
 
 Folder = str | PathLike[str] | None
@@ -69,20 +70,9 @@ def study_folder(folder: Folder) -> Iterator[StudyFolder]:
         raise FileExistsError(f"{str(path)!r} holds other files than a search; choose another")
     path.mkdir(parents=True, exist_ok=True)
     with (path / _FACTS).open("a+", encoding="utf-8") as file:
-        _lock(file, path)
-        yield StudyFolder(path, file)
-
-
-def _lock(file: TextIO, path: Path) -> None:
-    """Keep others out until the file is closed, by whatever end this process comes to."""
-    try:
-        import fcntl
-    except ImportError:  # Windows has no such lock; there two searches would lose a few trials
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise RuntimeError(
+        keep_others_out(
+            file,
             f"another search is at work in {str(path)!r}. Wait for it, choose another folder, or "
-            "give that search more workers."
-        ) from None
+            "give that search more workers.",
+        )
+        yield StudyFolder(path, file)
