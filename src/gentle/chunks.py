@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from gentle.distribution import ConditionalDistribution, Floats
 from gentle.streams import Seed, as_seed
+from gentle.workers import by_threads
 
 
 class ChunkedDistribution(ConditionalDistribution):
@@ -42,11 +43,9 @@ class ChunkedDistribution(ConditionalDistribution):
     ) -> Any:
         if self._n_rows <= self._chunk_rows:
             return ask(self._only, slice(0, self._n_rows))
-        slices = [
-            slice(start, min(start + self._chunk_rows, self._n_rows))
-            for start in range(0, self._n_rows, self._chunk_rows)
-        ]
-        return joined([ask(self._compute(rows), rows) for rows in slices])
+        return joined(
+            by_threads(lambda rows: ask(self._compute(rows), rows), self._n_rows, self._chunk_rows)
+        )
 
     def ppf(self, u: Floats) -> Floats:  # noqa: D102
         return self._map(lambda part, rows: part.ppf(u[rows]))

@@ -11,10 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gentle.streams import Seed, as_seed, uniforms
+from gentle.workers import by_threads
 
 Floats = NDArray[np.float64]
 
 _LARGEST = np.finfo(np.float64).max / 2  # sums and differences of two values stay finite
+_CELLS_AT_ONCE = 2**15  # what fits into a cache
+_MANY = 64  # points of a row above which a search of its own is quicker
 
 
 class ConditionalDistribution(ABC):
@@ -125,7 +128,14 @@ class ConditionalDistribution(ABC):
             n_samples = operator.index(n_samples)
             if n_samples < 1:
                 raise ValueError(f"n_samples must be at least 1, got {n_samples}")
-            return self.ppf(uniforms(as_seed(random_state), len(self), n_samples, first_row))
+            seed, draws = as_seed(random_state), np.empty((len(self), n_samples))
+
+            def fill(rows: slice) -> None:
+                n_rows = rows.stop - rows.start
+                draws[rows] = uniforms(seed, n_rows, n_samples, first_row + rows.start)
+
+            by_threads(fill, len(self), 256)
+            return self.ppf(draws)
         levels = np.asarray(u, np.float64)
         if levels.ndim not in (1, 2) or not np.all((levels >= 0) & (levels <= 1)):
             raise ValueError("u must be an array (m,) or (n, m) of levels between 0 and 1")
@@ -240,13 +250,14 @@ class QuantileTable(ConditionalDistribution):
         return np.concatenate([np.zeros((len(self), 1)), np.cumsum(pieces, axis=1)], axis=1)
 
     def ppf(self, u: Floats) -> Floats:  # noqa: D102
-        right = np.maximum(
-            row_search(self.levels, u, "left"), 1
-        )  # (n, m); left-continuous, as quantiles are
-        l0, l1 = _pick(self._row_levels, right - 1), _pick(self._row_levels, right)
-        v0, v1 = _pick(self.values, right - 1), _pick(self.values, right)
-        t = np.divide(u - l0, l1 - l0, out=np.zeros_like(l0), where=l1 > l0)
-        return np.minimum(v0 + t * (v1 - v0), v1)
+        out = np.empty(u.shape)
+
+        def fill(rows: slice) -> None:
+            levels = self.levels if self.levels.ndim == 1 else self.levels[rows]
+            out[rows] = _interpolated(levels, self.values[rows], u[rows])
+
+        by_threads(fill, len(u), max(1, _CELLS_AT_ONCE // max(1, u.shape[1])))
+        return out
 
     def _at(self, question: str, points: Floats) -> Floats:
         answers = {"log_prob": self._log_prob, "crps": self._crps}
@@ -358,10 +369,28 @@ class RepeatedDistribution(ConditionalDistribution):
         return self._one._at(question, points.reshape(1, -1)).reshape(points.shape)
 
 
+def _interpolated(levels: Floats, values: Floats, u: Floats) -> Floats:
+    """Values at levels u ``(n, m)``, from knots ``(K,)`` or ``(n, K)`` and ``(n, K)``."""
+    right = np.maximum(row_search(levels, u, "left"), 1)  # left-continuous, as quantiles are
+    n, n_knots = values.shape
+    place = right + n_knots * np.arange(n)[:, None]
+    at = right if levels.ndim == 1 else place
+    l0, l1 = levels.ravel()[at - 1], levels.ravel()[at]
+    v0, v1 = values.ravel()[place - 1], values.ravel()[place]
+    l1 -= l0
+    t = np.divide(u - l0, l1, out=np.zeros_like(l0), where=l1 > 0)
+    t *= v1 - v0
+    t += v0
+    return np.minimum(t, v1, out=t)
+
+
 def row_search(a: Floats, v: Floats, side: str) -> NDArray[np.int64]:
     """np.searchsorted of v ``(n, m)``, row by row, in sorted ``(K,)`` or ``(n, K)``."""
     if a.ndim == 1:
         return np.searchsorted(a, v, side=side)  # type: ignore[call-overload]
+    if v.shape[1] >= _MANY:
+        found = [np.searchsorted(one, x, side=side) for one, x in zip(a, v)]  # type: ignore[call-overload]
+        return np.array(found).reshape(v.shape)
     lo = np.zeros(v.shape, np.int64)
     hi = np.full(v.shape, a.shape[1], np.int64)
     for _ in range(a.shape[1].bit_length()):  # bisection of all rows at once

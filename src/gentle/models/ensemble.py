@@ -8,8 +8,9 @@ minimise the CRPS of responses that its parts have not seen.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from gentle.responses import ResponseEncoder
 
 Floats = NDArray[np.float64]
 
-_BLOCK = 64  # rows that go through the networks together, always: another height rounds otherwise
+_BLOCK = 256  # rows that go through the networks together, always: another height rounds otherwise
 _TOLERANCE = 0.5  # standard errors
 _SPREADS = (1.0, 1.05, 1.1, 1.15, 1.2, 1.3)
 
@@ -77,10 +78,31 @@ class Ensemble:
 
     def table(self, x: Floats) -> QuantileTable:
         """Distributions at encoded covariates ``(n, d)``, in units of the response."""
-        members, trees = self.values(x)
-        parts = [*members.mean(axis=0), trees]
-        z = widened(averaged(parts, self.weights), self.widening)
-        return self.coordinates[0].table(_LEVELS, z)
+        z = np.zeros((len(x), len(_GRID)))
+        used = [number for number, weight in enumerate(self.weights[:-1]) if weight > 0]
+        for rows, at_knots in _blocks(self.net, self.kinds, self.inputs, x) if used else ():
+            n_kinds = len(self.kinds)
+            folds = at_knots.reshape(
+                -1, n_kinds, *at_knots.shape[1:]
+            )  # (n_folds, n_kinds, B, M + 1)
+            alike = np.zeros(at_knots.shape[1:])
+            for number in used:
+                weight, coordinate = self.weights[number], self.kinds[number].coordinate
+                if coordinate == 0:  # straight between knots: averages need no more levels
+                    alike += weight * folds[:, number].mean(axis=0)
+                    continue
+                there = at_levels(folds[:, number], self._knots)
+                here = translated(there, self.coordinates[coordinate], self.coordinates[0])
+                z[rows] += weight * here.mean(axis=0)[: rows.stop - rows.start]
+            z[rows] += at_levels(alike, self._knots)[: rows.stop - rows.start]
+        if self.forest is not None:
+            z += self.weights[-1] * self.forest.quantiles(x, INNER)
+        z = np.maximum.accumulate(z, axis=1)  # but for rounding, it increases already
+        return self.coordinates[0].table(_LEVELS, widened(z, self.widening))
+
+    @property
+    def _knots(self) -> Floats:
+        return self.net.knots.cpu().numpy().astype(np.float64)
 
     def values(self, x: Floats) -> tuple[Floats, Floats | None]:
         """Values z at levels: networks ``(n_folds, n_kinds, n, L)``, trees ``(n, L)``."""
@@ -98,19 +120,25 @@ class Ensemble:
         """Knots of a row's table."""
         return len(_GRID) + 2 * len(self.coordinates[0].plateaus)
 
+    def shares(self) -> list[float]:
+        """Weights of the `parts`, adding up to 1."""
+        n_folds = self.net.n_members // len(self.kinds)
+        networks = [float(weight) / n_folds for weight in self.weights[:-1]] * n_folds
+        return networks + ([] if self.forest is None else [float(self.weights[-1])])
+
+    def parts(self, x: Floats) -> list[tuple[float, QuantileTable]]:
+        """Each network's own distributions, then those of the trees, with their weights."""
+        members, trees = self.values(x)
+        values = [z for fold in members for z in fold] + ([] if trees is None else [trees])
+        tables = [self.coordinates[0].table(_LEVELS, z) for z in values]
+        return list(zip(self.shares(), tables))
+
     def spread(self, x: Floats) -> Floats:
         """Root mean square Wasserstein-2 distance of the parts from their average, ``(n,)``."""
-        members, trees = self.values(x)
-        parts = [
-            (self.weights[kind] / len(members), z)
-            for fold in members
-            for kind, z in enumerate(fold)
-        ]
-        if trees is not None:
-            parts.append((self.weights[-1], trees))
+        parts = self.parts(x)
         u = (np.arange(200) + 0.5) / 200
         share = np.array([weight for weight, _ in parts])[:, None, None]
-        values = np.stack([self.coordinates[0].table(_LEVELS, z).quantile(u) for _, z in parts])
+        values = np.stack([table.quantile(u) for _, table in parts])
         centre = (share * values).sum(axis=0)
         return np.sqrt((share * (values - centre) ** 2).sum(axis=0).mean(axis=1))
 
@@ -265,41 +293,55 @@ def widened(z: Floats, factor: float) -> Floats:
     return middle + factor * (z - middle)
 
 
-@torch.no_grad()
 def evaluated(net: MonotoneNet, kinds: list[Kind], inputs: Inputs, x: Floats) -> Floats:
-    """Values z of all members at the levels, each in its own coordinate, ``(K, n, L)``.
+    """Values z of all members at the levels, each in its own coordinate, ``(K, n, L)``."""
+    knots = net.knots.cpu().numpy().astype(np.float64)
+    out = np.empty((net.n_members, len(x), len(_GRID)))
+    for rows, values in _blocks(net, kinds, inputs, x):
+        out[:, rows] = at_levels(values, knots)[:, : rows.stop - rows.start]
+    return out
 
-    Rows go in blocks of one size: matrix products of another height may round differently, and a
-    row's answer must not depend on its company.
+
+@torch.no_grad()
+def _blocks(
+    net: MonotoneNet, kinds: list[Kind], inputs: Inputs, x: Floats
+) -> Iterator[tuple[slice, Floats]]:
+    """Slices of rows, and the members' values at their knots, ``(K, B, M + 1)``.
+
+    All blocks have one height, the last one is filled up: matrix products of another height may
+    round differently, and a row's answer must not depend on its company.
     """
     device, n = net.knots.device, len(x)
-    knots = net.knots.cpu().numpy().astype(np.float64)
-    out = np.empty((net.n_members, n, len(_GRID)))
     seen = visible(kinds, net.n_members, inputs).to(device)
     block = torch.zeros(_BLOCK, len(inputs), device=device)
     for first in range(0, n, _BLOCK):
         rows = slice(first, min(first + _BLOCK, n))
         part = torch.as_tensor(inputs.encode(x[rows]), dtype=torch.float32)
         block[: len(part)] = part
-        values = net(block * seen)[:, : len(part)].cpu().numpy()
-        out[:, rows] = at_levels(values.astype(np.float64), knots)
-    return out
+        yield rows, net(block * seen).cpu().numpy().astype(np.float64)
 
 
 def at_levels(values: Floats, knots: Floats) -> Floats:
     """From the knots to the levels of the tables: straight in Φ⁻¹(u), beyond the knots too."""
+    return values @ _to_levels(tuple(knots.tolist()))
+
+
+@lru_cache(maxsize=8)
+def _to_levels(knots: tuple[float, ...]) -> Floats:
+    """The matrix of `at_levels`, ``(M + 1, L)``."""
     right = np.clip(np.searchsorted(knots, _GRID), 1, len(knots) - 1)
-    t = (_GRID - knots[right - 1]) / (knots[right] - knots[right - 1])
+    at, of = np.array(knots), np.eye(len(knots))
+    t = (_GRID - at[right - 1]) / (at[right] - at[right - 1])
     inside = (t >= -1e-6) & (t <= 1 + 1e-6)
-    out = values[..., right - 1] + t * (values[..., right] - values[..., right - 1])
+    out = of[right - 1] * (1 - t[:, None]) + of[right] * t[:, None]
     span = 10  # increments that give the slope beyond
     for end, inner, beyond in (
         (0, span, ~inside & (_GRID < 0)),
         (-1, -1 - span, ~inside & (_GRID > 0)),
     ):
-        slope = (values[..., end] - values[..., inner]) / (knots[end] - knots[inner])
-        out[..., beyond] = values[..., [end]] + slope[..., None] * (_GRID[beyond] - knots[end])
-    return out
+        slope = (of[end] - of[inner]) / (at[end] - at[inner])
+        out[beyond] = of[end] + slope * (_GRID[beyond] - at[end])[:, None]
+    return np.ascontiguousarray(out.T)
 
 
 def translated(z: Floats, source: ResponseEncoder, target: ResponseEncoder) -> Floats:

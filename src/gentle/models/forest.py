@@ -17,6 +17,7 @@ Floats = NDArray[np.float64]
 _MAX_ROWS_PER_TREE = 20_000
 _MAX_FEATURES = 0.5
 _MAX_EDGES = 2000  # more than are ever made
+_ROWS_AT_ONCE = 500
 
 
 @dataclass(frozen=True)
@@ -98,20 +99,24 @@ class LeafShares:
     def quantiles(self, x: Floats, levels: Floats) -> Floats:
         """Values z at common levels strictly between 0 and 1, ``(n, d)`` to ``(n, L)``."""
         out = np.empty((len(x), len(levels)))
-        for first in range(0, len(x), 2000):
-            rows = slice(first, first + 2000)
+        for first in range(0, len(x), _ROWS_AT_ONCE):
+            rows = slice(first, first + _ROWS_AT_ONCE)
             out[rows] = self._quantiles(x[rows], levels)
         return out
 
     def _quantiles(self, x: Floats, levels: Floats) -> Floats:
         n, n_bins = len(x), len(self.edges) - 1
         leaves = self.trees.apply(x.astype(np.float32))  # as scikit-learn sees covariates
-        start = np.arange(n + 1) * len(self.trees)
-        visits = sparse.csr_array(
-            (np.ones(leaves.size), leaves.ravel(), start), (n, self.shares.shape[0])
+        start = self.shares.indptr
+        size = start[leaves + 1] - start[leaves]  # (n, n_trees), entries of each leaf
+        end = np.cumsum(size.ravel())
+        entry = np.arange(end[-1]) + np.repeat(
+            start[leaves].ravel() - end + size.ravel(), size.flat
         )
+        cell = np.repeat(np.arange(n) * n_bins, size.sum(axis=1)) + self.shares.indices[entry]
+        mass = np.bincount(cell, self.shares.data[entry], minlength=n * n_bins)
         cdf = np.zeros((n, n_bins + 1))
-        np.cumsum((visits @ self.shares).toarray(), axis=1, out=cdf[:, 1:])
+        np.cumsum(mass.reshape(n, n_bins), axis=1, out=cdf[:, 1:])
         cdf /= cdf[:, -1:]
         wanted = np.broadcast_to(levels, (n, len(levels)))
         high = np.clip(row_search(cdf, wanted, "left"), 1, n_bins)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_CELLS_AT_ONCE = 100_000  # pairs of a row and a tree that go down together; they fit the cache
+_CELLS_AT_ONCE = 20_000  # pairs of a row and a tree that go down together; they fit the cache
+_STEPS_AT_ONCE = 4  # down the trees before those that have arrived are sorted out
 
 
 @dataclass(frozen=True)
@@ -99,19 +101,28 @@ class Trees:
         return out
 
     def _leaves(self, x: NDArray[Any], roots: Ints) -> Ints:
-        at = np.tile(roots, len(x))  # (n · n_trees,), where each pair of a row and a tree stands
-        row, pair = np.repeat(np.arange(len(x)), len(roots)), np.arange(len(at))
-        flat, width = np.ravel(x), x.shape[1]
-        node = at
-        while True:
-            inner = self.feature[node] >= 0
-            if not inner.all():  # those at a leaf stay there
-                node, row, pair = node[inner], row[inner], pair[inner]
-            if not len(node):
-                return at.reshape(len(x), -1)
-            value = flat[row * width + self.feature[node]]
-            node = self.children.ravel()[2 * node + (value > self.threshold[node])]
-            at[pair] = node
+        feature, threshold, children = self._walk
+        n, width = x.shape
+        flat = np.ravel(x)
+        node = np.tile(roots.astype(np.int32), n)  # (n · n_trees,), where each pair stands
+        cell = np.repeat(np.arange(n) * width, len(roots))
+        pair, out = np.arange(len(node)), np.empty(len(node), np.int64)
+        while len(node):
+            for _ in range(_STEPS_AT_ONCE):  # those at a leaf stay there
+                value = flat.take(feature.take(node) + cell)
+                right = value > threshold.take(node)
+                node = children.take(2 * node + right)
+            inner = self.feature.take(node) >= 0
+            arrived = ~inner
+            out[pair[arrived]] = node[arrived]
+            node, cell, pair = node[inner], cell[inner], pair[inner]
+        return out.reshape(n, -1)
+
+    @cached_property
+    def _walk(self) -> tuple[NDArray[np.int32], Floats, NDArray[np.int32]]:
+        """Columns, thresholds and children of the nodes, in narrow arrays without ends."""
+        feature = np.maximum(self.feature, 0).astype(np.int32)
+        return feature, self.threshold, self.children.ravel().astype(np.int32)
 
 
 def check_shares(trees: Trees, share: Floats, of: Ints, start: Ints, n_columns: int) -> None:
