@@ -1,81 +1,417 @@
-"""Speed and memory of what is not training: one line per claim, one thread.
+"""Speed beside that of others, never without accuracy: fit, draws, memory, size; time to accuracy.
 
-python benchmarks/speed.py
+    python benchmarks/speed.py            # all of it; goes on where it was stopped
+    python benchmarks/speed.py sizes      # seconds, draws a second, MiB, CRPS at 10³-10⁶ rows
+    python benchmarks/speed.py curves     # CRPS against fit seconds, LDW-CPS and ECM
+    python benchmarks/speed.py answers    # draws and quantiles a second
+    python benchmarks/speed.py report     # only write speed.md and speed.png
+
+Every fit runs alone in a fresh process with two threads, within `LIMIT` seconds. The methods take
+turns, so that a slow moment of the machine hits them alike. Data of `sizes`: the synthetic problem
+"varying-spread" with five more columns of noise, ten in all.
 """
 
 from __future__ import annotations
 
+import json
 import os
-
-os.environ["OMP_NUM_THREADS"] = "1"
-
 import platform
-import resource
 import subprocess
 import sys
+import tempfile
 import time
+import warnings
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
+
+THREADS = 2
+LIMIT = 400  # seconds
+HERE = Path(__file__).with_suffix("")
+SIZES = {1_000: 3, 10_000: 3, 100_000: 1, 1_000_000: 1}  # rows, repeats
+STEPS = (100, 300, 1000, 3000)
+EPOCHS = (5, 20, 60, 200)
+TREES = (20, 100, 300)
+ITERATIONS = (50, 200, 800)
 
 
-def timed(label: str, work, unit: str = "s", amount: float | None = None) -> None:
-    begin = time.perf_counter()
+def estimators() -> dict[str, Callable[[int], Any]]:
+    """Every method as users meet it, by name; the argument is a seed."""
+    import gentle
+
+    threads = {"n_jobs": THREADS}
+    return {
+        "GENTLE": lambda seed: gentle.GENTLE(random_state=seed, verbose=0),
+        "engression": lambda seed: gentle.Engression(n_epochs=200, random_state=seed, **threads),
+        "quantile-forest": lambda seed: Forest(seed),
+        "NGBoost": lambda seed: gentle.NGBoost(random_state=seed),
+        "CatBoost": lambda seed: gentle.CatBoost(random_state=seed, **threads),
+        "RealMLP": lambda seed: gentle.RealMLP(random_state=seed, **threads),
+    }
+
+
+class Forest:
+    """The package quantile-forest, all responses of a leaf kept, 200 trees with leaves of 20."""
+
+    def __init__(self, seed: int, **settings: Any) -> None:
+        from quantile_forest import RandomForestQuantileRegressor
+
+        given = {"n_estimators": 200, "min_samples_leaf": 20, "max_features": 0.5}
+        given |= {"max_samples_leaf": None} | settings
+        self.forest = RandomForestQuantileRegressor(**given, n_jobs=THREADS, random_state=seed)
+
+    def fit(self, X: pd.DataFrame, y: np.ndarray) -> Forest:
+        self.forest.fit(X.to_numpy(float), y)
+        return self
+
+    def predict_quantiles(self, X: pd.DataFrame, levels: np.ndarray) -> np.ndarray:
+        return np.asarray(self.forest.predict(X.to_numpy(float), quantiles=list(levels)))
+
+    def crps(self, X: pd.DataFrame, y: np.ndarray) -> np.ndarray:
+        levels = (np.arange(200) + 0.5) / 200
+        gap = y[:, None] - self.predict_quantiles(X, levels)
+        return 2 * np.maximum(levels * gap, (levels - 1) * gap).mean(axis=1)
+
+    def sample(self, X: pd.DataFrame, n_samples: int, random_state: int) -> np.ndarray:
+        u = np.random.default_rng(random_state).random(n_samples)  # the same for all rows
+        return self.predict_quantiles(X, np.sort(u))
+
+
+def problem(n_rows: int, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
+    from gentle import datasets
+
+    data = datasets.load("varying-spread", n_train=n_rows, random_state=seed)
+    X = data.train.X.copy()
+    noise = np.random.default_rng(seed).normal(size=(len(X), 5))
+    for column in range(5):
+        X[f"noise{column}"] = noise[:, column]
+    return X, data.train.y
+
+
+def crps_of(model: Any, X: pd.DataFrame, y: np.ndarray) -> float:
+    scores = model.crps(X, y) if isinstance(model, Forest) else model.predict_dist(X).crps(y)
+    return float(scores.mean())
+
+
+def size_on_disk(model: Any) -> float:
+    """MiB of what has to be kept: our folder where there is one, else the smallest pickle."""
+    import joblib
+
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "model"
+        try:
+            model.save(folder)
+        except Exception:  # what has no folder format is pickled
+            folder.mkdir(exist_ok=True)
+            joblib.dump(model, folder / "model.joblib")
+        return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 2**20
+
+
+def size_cell(method: str, n_rows: int, seed: int) -> dict[str, Any]:
+    import resource
+
+    X, y = problem(n_rows, seed)
+    X_test, y_test = problem(5_000, 10_000 + seed)
+    started = time.perf_counter()
+    model = estimators()[method](seed).fit(X, y)
+    seconds = time.perf_counter() - started
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    some, draws = X_test.iloc[:1000], 1_000
+    model.sample(some.iloc[:10], 10, random_state=0)
+    started = time.perf_counter()
+    model.sample(some, draws, random_state=0)
+    rate = len(some) * draws / (time.perf_counter() - started)
+    return {
+        "fit_seconds": seconds, "peak_mib": peak, "draws_per_second": rate,
+        "size_mib": size_on_disk(model), "crps": crps_of(model, X_test, y_test),
+    }  # fmt: skip
+
+
+def curve_cell(dataset: str, method: str, budget: int) -> dict[str, Any]:
+    import gentle
+    from gentle import datasets
+    from gentle.columns import taken
+
+    models = {
+        "GENTLE": lambda: gentle.GENTLE(n_steps=budget, random_state=0, verbose=0),
+        "engression": lambda: gentle.Engression(n_epochs=budget, n_jobs=THREADS, random_state=0),
+        "quantile-forest": lambda: Forest(0, n_estimators=budget),
+        "CatBoost": lambda: gentle.CatBoost(n_estimators=budget, n_jobs=THREADS, random_state=0),
+    }
+    data = datasets.load(dataset)
+    rows = np.random.default_rng(0).permutation(len(data.val.y))[:2000]
+    X, y = taken(data.val.X, rows), np.asarray(data.val.y, float)[rows]
+    model = models[method]()
+    started = time.perf_counter()
+    model.fit(data.train.X, data.train.y)
+    return {"fit_seconds": time.perf_counter() - started, "crps": crps_of(model, X, y)}
+
+
+def answers() -> dict[str, Any]:
+    """Draws and quantiles a second of the default GENTLE, beside a bare generator and a forest."""
+    import gentle
+    from gentle import datasets
+
+    found: dict[str, Any] = {}
+    for name in ("ldw-cps", "ecm"):
+        data = datasets.load(name)
+        model = gentle.GENTLE(random_state=0, verbose=0).fit(data.train.X, data.train.y)
+        model.sample(data.train.X.iloc[:10], 10, random_state=0)
+        found[f"{name} draws"] = [drawn(model, data.train.X, seed) for seed in range(5)]
+        for label, forest in {
+            "quantile-forest, all responses of a leaf": Forest(0),
+            "quantile-forest, one response of a leaf": Forest(0, max_samples_leaf=1),
+        }.items():
+            forest.fit(data.train.X, data.train.y)
+            found[f"{name} quantiles, {label}"] = [
+                answered(model, forest, data.train.X) for _ in range(3)
+            ]
+    return found
+
+
+def drawn(model: Any, X: pd.DataFrame, seed: int) -> tuple[float, float]:
+    """Draws a second for 1,000 covariates × 10,000, and the share of it of a bare generator."""
+    rng = np.random.default_rng(seed)
+    bare = _seconds(lambda: rng.random((1000, 10_000)))
+    ours = _seconds(lambda: model.sample(X.iloc[:1000], 10_000, random_state=seed))
+    return 1e7 / ours, bare / ours
+
+
+def answered(model: Any, forest: Forest, X: pd.DataFrame) -> tuple[float, float]:
+    """Seconds of both for 100,000 rows × 100 levels, the forest's as ten times 10,000 rows."""
+    levels = np.linspace(0.005, 0.995, 100)
+    many = X.iloc[np.arange(100_000) % len(X)]
+    ours = _seconds(lambda: model.predict_quantiles(many, levels))
+    return ours, 10 * _seconds(lambda: forest.predict_quantiles(many.iloc[:10_000], levels))
+
+
+def _seconds(work: Callable[[], Any]) -> float:
+    started = time.perf_counter()
     work()
-    seconds = time.perf_counter() - begin
-    rate = "" if amount is None else f", {amount / seconds:,.0f} {unit} a second"
-    print(f"{label}: {seconds:.2f} s{rate}", flush=True)
+    return time.perf_counter() - started
 
 
-def import_time() -> None:
-    code = (
-        "import time, numpy; begin = time.perf_counter(); import gentle; "
-        "print(f'import gentle, beyond numpy: {time.perf_counter() - begin:.3f} s')"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
+def in_a_process(kind: str, *arguments: Any) -> dict[str, Any]:
+    """A cell of work in a fresh process, or what kept it from an answer."""
+    command = [sys.executable, __file__, "cell", kind, *map(str, arguments)]
+    environment = os.environ | {"OMP_NUM_THREADS": str(THREADS)}
+    try:
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=LIMIT + 60
+        )
+    except subprocess.TimeoutExpired:
+        return {"error": f"over {LIMIT} s"}
+    if done.returncode:
+        return {"error": done.stderr.strip().splitlines()[-1] if done.stderr else "died"}
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def recorded(file: str, key: str, work: Callable[[], Any]) -> Any:
+    """A result from the records, or new ones at once written there."""
+    path = HERE / file
+    records = json.loads(path.read_text()) if path.exists() else {}
+    if key not in records:
+        records[key] = work()
+        HERE.mkdir(exist_ok=True)
+        path.write_text(json.dumps(records, indent=1) + "\n")
+        print(f"{date.today()} {key}: {json.dumps(records[key])[:200]}", flush=True)
+    return records[key]
+
+
+def sizes() -> None:
+    for n_rows, repeats in SIZES.items():
+        for repeat in range(repeats):
+            for method in estimators():
+                smaller = [
+                    recorded("sizes.json", f"{method} {n} 0", dict) for n in SIZES if n < n_rows
+                ]
+                if any("error" in cell for cell in smaller) or _too_slow(smaller, n_rows):
+                    said = {"error": f"over {LIMIT} s, by its growth"}
+                    recorded("sizes.json", f"{method} {n_rows} {repeat}", lambda s=said: s)
+                    continue
+                recorded(
+                    "sizes.json",
+                    f"{method} {n_rows} {repeat}",
+                    lambda m=method, n=n_rows, r=repeat: in_a_process("size", m, n, r),
+                )
+
+
+def _too_slow(smaller: list[dict[str, Any]], n_rows: int) -> bool:
+    """Whether seconds that grow in proportion to the rows from the last size on pass the limit."""
+    return bool(smaller) and n_rows > 10_000 and 8 * smaller[-1]["fit_seconds"] > LIMIT
+
+
+def curves() -> None:
+    budgets = {
+        "GENTLE": STEPS, "engression": EPOCHS, "quantile-forest": TREES, "CatBoost": ITERATIONS,
+    }  # fmt: skip
+    for dataset in ("ldw-cps", "ecm"):
+        for place in range(4):
+            for method, all_budgets in budgets.items():
+                for budget in all_budgets[place : place + 1]:
+                    recorded(
+                        "curves.json",
+                        f"{dataset} {method} {budget}",
+                        lambda d=dataset, m=method, b=budget: in_a_process("curve", d, m, b),
+                    )
+
+
+def report() -> None:
+    lines = [
+        "# Speed beside others",
+        "",
+        f"{date.today()}; {platform.machine()}, {os.cpu_count()} ",
+    ]
+    lines[-1] += f"cores, {THREADS} threads, a fresh process per fit. `python benchmarks/speed.py`"
+    lines += _sizes_text() + _curves_text() + _answers_text()
+    HERE.with_suffix(".md").write_text("\n".join(lines) + "\n")
+    _plot()
+    print(f"wrote {os.path.relpath(HERE.with_suffix('.md'))}")
+
+
+def _records(file: str) -> dict[str, Any]:
+    path = HERE / file
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def _sizes_text() -> list[str]:
+    found = _records("sizes.json")
+    if not found:
+        return []
+    lines = ["", "## Fit, draws, memory, size", ""]
+    lines += [
+        "Ten columns; CRPS on 5,000 new rows. A ratio is the method's over GENTLE's of the same"
+    ]
+    lines += ["repeat: median (smallest to largest).", ""]
+    lines += [
+        "| rows | method | fit, s | ratio | draws a second, millions | peak, MiB | size, MiB "
+    ]
+    lines[-1] += "| CRPS | ratio |"
+    lines += ["|---|---|---|---|---|---|---|---|---|"]
+    for n_rows, repeats in SIZES.items():
+        ours = [found.get(f"GENTLE {n_rows} {r}") for r in range(repeats)]
+        for method in estimators():
+            cells = [found.get(f"{method} {n_rows} {r}") for r in range(repeats)]
+            good = [(c, o) for c, o in zip(cells, ours) if c and o and "crps" in c and "crps" in o]
+            if not good:
+                said = next((c["error"] for c in cells if c and "error" in c), "not run")
+                lines.append(f"| {n_rows:,} | {method} | {said} | | | | | | |")
+                continue
+            median = {name: float(np.median([c[name] for c, _ in good])) for name in good[0][0]}
+            lines.append(
+                f"| {n_rows:,} | {method} | {median['fit_seconds']:.1f} "
+                f"| {_ratio(good, 'fit_seconds')} | {median['draws_per_second'] / 1e6:.2f} "
+                f"| {median['peak_mib']:.0f} | {median['size_mib']:.1f} | {median['crps']:.4g} "
+                f"| {_ratio(good, 'crps')} |"
+            )
+    return lines
+
+
+def _ratio(pairs: list[tuple[dict[str, Any], dict[str, Any]]], name: str) -> str:
+    ratios = sorted(theirs[name] / ours[name] for theirs, ours in pairs)
+    text = f"{np.median(ratios):.3g}"
+    return text if len(ratios) < 2 else f"{text} ({ratios[0]:.3g} to {ratios[-1]:.3g})"
+
+
+def _curves_text() -> list[str]:
+    found = _records("curves.json")
+    lines = ["", "## Accuracy against fit time", ""]
+    lines += ["Validation rows; the budget is steps, epochs or trees. [speed.png](speed.png)", ""]
+    lines += ["| data | method | budget | fit, s | CRPS |", "|---|---|---|---|---|"]
+    for key, cell in found.items():
+        dataset, method, budget = key.rsplit(" ", 2)
+        if "crps" in cell:
+            lines.append(
+                f"| {dataset} | {method} | {budget} | {cell['fit_seconds']:.1f} "
+                f"| {cell['crps']:.4g} |"
+            )
+    for dataset in ("ldw-cps", "ecm"):
+        ours = [found.get(f"{dataset} GENTLE {budget}") for budget in STEPS]
+        for rival, budget in (("engression", EPOCHS[-1]), ("quantile-forest", TREES[1])):
+            theirs = found.get(f"{dataset} {rival} {budget}")
+            if not theirs or None in ours:
+                continue
+            reached = [cell for cell in ours if cell and cell["crps"] <= theirs["crps"]]
+            words = f"{dataset}: {rival}'s final CRPS ({theirs['crps']:.4g} after "
+            words += f"{theirs['fit_seconds']:.1f} s) "
+            if reached:
+                first = min(cell["fit_seconds"] for cell in reached)
+                words += f"is reached by GENTLE in {first:.1f} s, "
+                words += f"{first / theirs['fit_seconds']:.2f} of the time."
+            else:
+                words += "is not reached."
+            lines += ["", words]
+    return lines if found else []
+
+
+def _answers_text() -> list[str]:
+    found = _records("answers.json").get("all")
+    if not found:
+        return []
+    lines = ["", "## Answers of the default GENTLE", ""]
+    for key, values in found.items():
+        first, second = np.array(values).T
+        if key.endswith("draws"):
+            lines.append(
+                f"- {key.split()[0]}, 1,000 covariates × 10,000 draws: "
+                f"{np.median(first) / 1e6:.1f} million a second ({first.min() / 1e6:.1f} to {first.max() / 1e6:.1f}), "
+                f"{np.median(second):.2f} of a bare `rng.random`."
+            )
+        else:
+            ratio = second / first
+            lines.append(
+                f"- {key}: 100,000 rows × 100 levels in {np.median(first):.2f} s; `predict` with "
+                f"two jobs {np.median(second):.1f} s (ten times 10,000 rows), "
+                f"{np.median(ratio):.2g} times as long ({ratio.min():.2g} to {ratio.max():.2g})."
+            )
+    return lines
+
+
+def _plot() -> None:
+    found = _records("curves.json")
+    if not found:
+        return
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
+    colours = {"GENTLE": "#0072B2", "engression": "#D55E00", "quantile-forest": "#009E73"}
+    for axis, dataset in zip(axes, ("ldw-cps", "ecm")):
+        for method, marker in zip((*colours, "CatBoost"), "osv^"):
+            cells = [c for k, c in found.items() if k.startswith(f"{dataset} {method} ")]
+            points = sorted((c["fit_seconds"], c["crps"]) for c in cells if "crps" in c)
+            if points:
+                axis.plot(
+                    *zip(*points), marker=marker, label=method, color=colours.get(method, "#CC79A7")
+                )
+        unit = "dollars" if dataset == "ldw-cps" else "quality-adjusted years"
+        axis.set(xscale="log", xlabel="seconds to fit, two threads", title=dataset)
+        axis.set_ylabel(f"CRPS of validation rows ({unit})")
+        axis.legend(frameon=False)
+    figure.savefig(HERE.with_suffix(".png"), dpi=110)
 
 
 def main() -> None:
-    print(
-        f"{platform.machine()}, {os.cpu_count()} cores, one thread, Python {sys.version.split()[0]}"
-    )
-    import_time()
-
-    from gentle import datasets, metrics
-    from gentle.graph import spanning_tree
-
-    patients = datasets.draw_covariates(1_000_000, random_state=0)
-    for control in (True, False):
-        timed(
-            f"simulate_ecm, 1,000,000 patients, control_variate={control}",
-            lambda c=control: datasets.simulate_ecm(patients, control_variate=c, random_state=0),
-            "patients",
-            1_000_000,
-        )
-
-    X = datasets.load("ldw-cps").train.X.drop_duplicates().to_numpy(float)
-    X = (X - X.mean(axis=0)) / X.std(axis=0)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    timed(f"spanning tree of {X.shape[0]:,} × {X.shape[1]} covariates", lambda: spanning_tree(X))
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    print(f"    peak memory grew by {grown:.0f} MB")
-
-    ecm = datasets.load("ecm")
-    from gentle import KNN
-
-    model = KNN(n_neighbors=30).fit(*ecm.train)
-    timed(
-        "metrics.evaluate, 200 covariates × 10,000 responses × 10,000 draws (30-NN)",
-        lambda: metrics.evaluate(model, *ecm.test),
-    )
-    rng = np.random.default_rng(0)
-    rows = ecm.train.X.iloc[rng.integers(0, len(ecm.train), 100_000)]
-    draws = 100
-    timed(
-        "KNN.sample, 100,000 rows × 100 draws",
-        lambda: model.sample(rows, draws, random_state=0),
-        "draws",
-        len(rows) * draws,
-    )
+    wanted = sys.argv[1:] or ["sizes", "curves", "answers", "report"]
+    warnings.simplefilter("ignore")
+    if wanted[0] == "cell":
+        kind, *arguments = wanted[1:]
+        work = {"size": size_cell, "curve": curve_cell}[kind]
+        print(json.dumps(work(*(int(a) if a.isdigit() else a for a in arguments))))
+        return
+    for what in wanted:
+        if what == "answers":
+            recorded("answers.json", "all", answers)
+        else:
+            {"sizes": sizes, "curves": curves, "report": report}[what]()
+    if "report" not in wanted:
+        report()
 
 
 if __name__ == "__main__":
