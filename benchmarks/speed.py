@@ -358,7 +358,8 @@ def _answers_text() -> list[str]:
         if key.endswith("draws"):
             lines.append(
                 f"- {key.split()[0]}, 1,000 covariates × 10,000 draws: "
-                f"{np.median(first) / 1e6:.1f} million a second ({first.min() / 1e6:.1f} to {first.max() / 1e6:.1f}), "
+                f"{np.median(first) / 1e6:.1f} million a second "
+                f"({first.min() / 1e6:.1f} to {first.max() / 1e6:.1f}), "
                 f"{np.median(second):.2f} of a bare `rng.random`."
             )
         else:
