@@ -58,6 +58,7 @@ class Benchmark:
     methods: tuple[str, ...]
     splits: str
     unit: str  # of what the sets are called in options
+    untuned: tuple[str, ...] = ()  # rivals that are taken as they come
 
     def options(self, max_rows: int | None, validation: bool) -> dict[str, Any]:
         """What the rows of a cell depend on, beside its data set and split."""
@@ -119,7 +120,8 @@ class Plan:
 
     def settings(self, dataset: str, method: str) -> dict[str, Any] | None:
         """The settings to use, None if the search for them is not over."""
-        if method == GENTLE or self.n_trials == 0 or not model_class(method).search_space:
+        as_it_comes = method == GENTLE or method in self.benchmark.untuned or self.n_trials == 0
+        if as_it_comes or not model_class(method).search_space:
             return {}
         found = _searched(self.search_file(dataset, method), self._wanted(method))
         if len(found) < self.n_trials:

@@ -26,11 +26,13 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
+from ingredients import ParameterSharing, Retrieving, periodic
 
 import gentle
 from gentle import GENTLE, datasets
 from gentle.models import ensemble, learning, school
 from gentle.models.ensemble import Kind
+from gentle.models.inputs import Inputs
 from gentle.workers import finished
 
 FOLDER = Path(__file__).parent / "study"
@@ -74,6 +76,9 @@ VARIANTS: dict[str, tuple[dict[str, Any], Callable[[], Patches]]] = {
     "networks see values only": ({}, lambda: _kinds(Kind(0, ("straight",)))),
     "networks see ranks and pieces only": ({}, lambda: _kinds(Kind(0, ("scores", "pieces")))),
     "response as it is only": ({}, lambda: _kinds(Kind(1, ("scores",)), Kind(1, ("straight",)))),
+    "periodic functions in place of pieces": ({}, lambda: {(Inputs, "encode"): periodic}),
+    "quantiles of neighbours as further columns": ({"of": Retrieving}, dict),
+    "parameter-shared ensemble (tabm), no trees": ({"of": ParameterSharing}, dict),
     "no atoms": ({"atoms": False}, dict),
     "all levels count equally": ({}, lambda: {(school, "_TAIL_EMPHASIS"): 1.0}),
     "averaging of weights everywhere": ({}, lambda: {(school, "_AVERAGE_ABOVE"): 0}),
@@ -127,7 +132,8 @@ def fit_and_score(variant: str, problem: str, seed: int) -> dict[str, Any]:
     settings, patches = VARIANTS[variant]
     with patched(patches()):
         started = time.process_time()
-        model = GENTLE(**settings, random_state=seed, verbose=0).fit(train.X, train.y)
+        own = dict(settings)
+        model = own.pop("of", GENTLE)(**own, random_state=seed, verbose=0).fit(train.X, train.y)
         seconds = time.process_time() - started
         dist = model.predict_dist(X)
         low, high = dist.interval(0.9).T
