@@ -112,9 +112,9 @@ def report(plan: harness.Plan) -> str:
         "distance from the exact conditional law, in units of the problem's mean distance between "
         f"the true quantiles 0.1 and 0.9. {GENTLE} is `{GENTLE}()` as it comes; rivals have the "
         f"best of {plan.n_trials} settings by validation CRPS, but for engression, which is taken "
-        "as it comes here (its defaults were chosen on other data). W1 is the integral of the distance "
-        "of the quantile functions, the CVaR the mean beyond the quantile, both by a midpoint rule "
-        "that is finer towards the ends."
+        "as it comes here (its defaults were chosen on other data). W1 is the integral of the "
+        "distance of the quantile functions, the CVaR the mean beyond the quantile, both by a "
+        "midpoint rule that is finer towards the ends."
     )
     lines += ["## Summary", _summary(means, plan)]
     for name, label in _SCORES.items():
