@@ -37,5 +37,5 @@ clean:
 	touch $@ .venv/.demo
 
 .venv/.all: .venv/.test
-	$(PIP) install -q -c constraints.txt -e ".[test,bench]"
+	$(PIP) install -q -c constraints.txt -e ".[test,bench,explore,browser]"
 	touch $@

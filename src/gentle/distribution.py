@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gentle.rowwise import interpolated, pick, search
 from gentle.streams import Seed, as_seed, uniforms
 from gentle.workers import by_threads
 
@@ -17,7 +18,6 @@ Floats = NDArray[np.float64]
 
 _LARGEST = np.finfo(np.float64).max / 2  # sums and differences of two values stay finite
 _CELLS_AT_ONCE = 2**15  # what fits into a cache
-_MANY = 64  # points of a row above which a search of its own is quicker
 
 
 class ConditionalDistribution(ABC):
@@ -254,7 +254,7 @@ class QuantileTable(ConditionalDistribution):
 
         def fill(rows: slice) -> None:
             levels = self.levels if self.levels.ndim == 1 else self.levels[rows]
-            out[rows] = _interpolated(levels, self.values[rows], u[rows])
+            out[rows] = interpolated(levels, self.values[rows], u[rows])
 
         by_threads(fill, len(u), max(1, _CELLS_AT_ONCE // max(1, u.shape[1])))
         return out
@@ -265,26 +265,26 @@ class QuantileTable(ConditionalDistribution):
 
     def _cdf(self, points: Floats) -> tuple[Floats, NDArray[np.int64]]:
         """P(Y ≤ y) and the last knot at or below y (-1 if there is none), both ``(n, m)``."""
-        left = row_search(self.values, points, "right") - 1
+        left = search(self.values, points, "right") - 1
         inside = (left >= 0) & (left < self.values.shape[1] - 1)
         j = np.where(inside, left, 0)
-        l0, l1 = _pick(self._row_levels, j), _pick(self._row_levels, j + 1)
-        v0, v1 = _pick(self.values, j), _pick(self.values, j + 1)
+        l0, l1 = pick(self._row_levels, j), pick(self._row_levels, j + 1)
+        v0, v1 = pick(self.values, j), pick(self.values, j + 1)
         t = np.divide(points - v0, v1 - v0, out=np.zeros_like(v0), where=inside & (v1 > v0))
         return np.where(inside, l0 + t * (l1 - l0), (left >= 0).astype(float)), left
 
     def _log_prob(self, points: Floats) -> Floats:
         last = self.values.shape[1] - 1
-        after = row_search(self.values, points, "right")  # first knot above y
-        first = row_search(self.values, points, "left")  # first knot at or above y
-        atom = _pick(self._row_levels, np.maximum(after - 1, 0)) - _pick(
+        after = search(self.values, points, "right")  # first knot above y
+        first = search(self.values, points, "left")  # first knot at or above y
+        atom = pick(self._row_levels, np.maximum(after - 1, 0)) - pick(
             self._row_levels, np.minimum(first, last)
         )
         on_knot = after > first
         # The piece to the right of y, or to the left at the very end of the support.
         j = np.clip(after, 1, last)
-        rise = _pick(self._row_levels, j) - _pick(self._row_levels, j - 1)
-        run = _pick(self.values, j) - _pick(self.values, j - 1)
+        rise = pick(self._row_levels, j) - pick(self._row_levels, j - 1)
+        run = pick(self.values, j) - pick(self.values, j - 1)
         density = np.divide(rise, run, out=np.zeros_like(rise), where=run > 0)
         supported = (points >= self.values[:, :1]) & (points <= self.values[:, -1:])
         mass = np.where(on_knot & (atom > 0), atom, np.where(supported, density, 0.0))
@@ -318,8 +318,8 @@ class QuantileTable(ConditionalDistribution):
         j = np.maximum(left, 0)
         # ∫₀^F Q, where Q climbs from the knot j to y itself.
         below = (
-            _pick(self._integral, j)
-            + (level - _pick(self._row_levels, j)) * (_pick(self.values, j) + points) / 2
+            pick(self._integral, j)
+            + (level - pick(self._row_levels, j)) * (pick(self.values, j) + points) / 2
         )
         below = np.where(
             left < 0, 0.0, np.where(left == self.values.shape[1] - 1, self._integral[:, -1:], below)
@@ -367,39 +367,3 @@ class RepeatedDistribution(ConditionalDistribution):
 
     def _at(self, question: str, points: Floats) -> Floats:
         return self._one._at(question, points.reshape(1, -1)).reshape(points.shape)
-
-
-def _interpolated(levels: Floats, values: Floats, u: Floats) -> Floats:
-    """Values at levels u ``(n, m)``, from knots ``(K,)`` or ``(n, K)`` and ``(n, K)``."""
-    right = np.maximum(row_search(levels, u, "left"), 1)  # left-continuous, as quantiles are
-    n, n_knots = values.shape
-    place = right + n_knots * np.arange(n)[:, None]
-    at = right if levels.ndim == 1 else place
-    l0, l1 = levels.ravel()[at - 1], levels.ravel()[at]
-    v0, v1 = values.ravel()[place - 1], values.ravel()[place]
-    l1 -= l0
-    t = np.divide(u - l0, l1, out=np.zeros_like(l0), where=l1 > 0)
-    t *= v1 - v0
-    t += v0
-    return np.minimum(t, v1, out=t)
-
-
-def row_search(a: Floats, v: Floats, side: str) -> NDArray[np.int64]:
-    """np.searchsorted of v ``(n, m)``, row by row, in sorted ``(K,)`` or ``(n, K)``."""
-    if a.ndim == 1:
-        return np.searchsorted(a, v, side=side)  # type: ignore[call-overload]
-    if v.shape[1] >= _MANY:
-        found = [np.searchsorted(one, x, side=side) for one, x in zip(a, v)]  # type: ignore[call-overload]
-        return np.array(found).reshape(v.shape)
-    lo = np.zeros(v.shape, np.int64)
-    hi = np.full(v.shape, a.shape[1], np.int64)
-    for _ in range(a.shape[1].bit_length()):  # bisection of all rows at once
-        middle = (lo + hi) // 2
-        probe = _pick(a, np.minimum(middle, a.shape[1] - 1))
-        go_right = (probe < v if side == "left" else probe <= v) & (lo < hi)
-        lo, hi = np.where(go_right, middle + 1, lo), np.where(go_right, hi, middle)
-    return lo
-
-
-def _pick(a: Floats, index: NDArray[np.int64]) -> Floats:
-    return np.take_along_axis(a, index, axis=1)

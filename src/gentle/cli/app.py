@@ -10,7 +10,17 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gentle.cli import answering, comparing, fitting, providing, reproducing, scoring, tuning
+from gentle.cli import (
+    answering,
+    comparing,
+    exploring,
+    fitting,
+    providing,
+    reporting,
+    reproducing,
+    scoring,
+    tuning,
+)
 from gentle.cli.console import complain, in_plain_words, say, tidy_warnings
 
 
@@ -89,6 +99,8 @@ for _command in (
     answering.predict,
     scoring.evaluate,
     comparing.compare,
+    reporting.report,
+    exploring.explore,
     reproducing.reproduce,
     providing.simulate,
     providing.datasets,

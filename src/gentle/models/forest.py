@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from gentle.distribution import row_search
 from gentle.models.nodes import Trees, check_shares
+from gentle.rowwise import search
 
 Floats = NDArray[np.float64]
 
@@ -119,7 +119,7 @@ class LeafShares:
         np.cumsum(mass.reshape(n, n_bins), axis=1, out=cdf[:, 1:])
         cdf /= cdf[:, -1:]
         wanted = np.broadcast_to(levels, (n, len(levels)))
-        high = np.clip(row_search(cdf, wanted, "left"), 1, n_bins)
+        high = np.clip(search(cdf, wanted, "left"), 1, n_bins)
         c0 = np.take_along_axis(cdf, high - 1, 1)
         c1 = np.take_along_axis(cdf, high, 1)
         t = np.divide(levels - c0, c1 - c0, out=np.ones_like(c0), where=c1 > c0)

@@ -1,0 +1,47 @@
+"""Searches in many sorted rows at once."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+_MANY = 64  # points of a row above which a search of its own is quicker
+
+
+def search(a: Floats, v: Floats, side: str) -> NDArray[np.int64]:
+    """np.searchsorted of v ``(n, m)``, row by row, in sorted ``(K,)`` or ``(n, K)``."""
+    if a.ndim == 1:
+        return np.searchsorted(a, v, side=side)  # type: ignore[call-overload]
+    if v.shape[1] >= _MANY:
+        found = [np.searchsorted(one, x, side=side) for one, x in zip(a, v)]  # type: ignore[call-overload]
+        return np.array(found).reshape(v.shape)
+    lo = np.zeros(v.shape, np.int64)
+    hi = np.full(v.shape, a.shape[1], np.int64)
+    for _ in range(a.shape[1].bit_length()):  # bisection of all rows at once
+        middle = (lo + hi) // 2
+        probe = pick(a, np.minimum(middle, a.shape[1] - 1))
+        go_right = (probe < v if side == "left" else probe <= v) & (lo < hi)
+        lo, hi = np.where(go_right, middle + 1, lo), np.where(go_right, hi, middle)
+    return lo
+
+
+def pick(a: Floats, index: NDArray[np.int64]) -> Floats:
+    """Each row's own entries: ``(n, K)`` at ``(n, m)`` gives ``(n, m)``."""
+    return np.take_along_axis(a, index, axis=1)
+
+
+def interpolated(levels: Floats, values: Floats, u: Floats) -> Floats:
+    """Values at levels u ``(n, m)``, from knots ``(K,)`` or ``(n, K)`` and ``(n, K)``."""
+    right = np.maximum(search(levels, u, "left"), 1)  # left-continuous, as quantiles are
+    n, n_knots = values.shape
+    place = right + n_knots * np.arange(n)[:, None]
+    at = right if levels.ndim == 1 else place
+    l0, l1 = levels.ravel()[at - 1], levels.ravel()[at]
+    v0, v1 = values.ravel()[place - 1], values.ravel()[place]
+    l1 -= l0
+    t = np.divide(u - l0, l1, out=np.zeros_like(l0), where=l1 > 0)
+    t *= v1 - v0
+    t += v0
+    return np.minimum(t, v1, out=t)
