@@ -15,13 +15,18 @@ from gentle.models.registry import AROUND_MODELS, MODULES
 
 if TYPE_CHECKING:
     from gentle import (
+        cluster,
         comparison,
         datasets,
         diagnostics,
+        effects,
         experiments,
+        importance,
+        metamodel,
         metrics,
         models,
         plots,
+        report,
         streaming,
         tuning,
     )
@@ -70,13 +75,18 @@ __all__ = [
     "ConditionalGenerator",
     "ConditionalDistribution",
     "QuantileTable",
+    "cluster",
     "comparison",
     "datasets",
     "diagnostics",
+    "effects",
     "experiments",
+    "importance",
+    "metamodel",
     "metrics",
     "models",
     "plots",
+    "report",
     "streaming",
     "tuning",
 ]
