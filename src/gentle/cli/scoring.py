@@ -83,14 +83,7 @@ def evaluate(
         check_free(out, overwrite)
     fitted = load_model(model, threads)
     frame = read_table(table)
-    response: str = (
-        target or fitted.response_name_ or _only_other_column(fitted, frame, weight, table)
-    )
-    if target is None and response not in frame:
-        raise ValueError(
-            f"{str(table)!r} has no column {response!r}, the response that the model was fitted "
-            "on. Name the column of the responses with --target."
-        )
+    response = response_column(fitted, frame, table, target, weight)
     y = number_column(frame, response, "the target", table)
     weights = None if weight is None else number_column(frame, weight, "the weight", table)
     X = model_columns(fitted, frame, table, others=[c for c in (response, weight) if c])
@@ -116,6 +109,19 @@ class _Marginal:
 
     def predict_dist(self, X: Any) -> Any:
         return self._marginal.repeat(len(X))
+
+
+def response_column(
+    model: Any, frame: pd.DataFrame, path: Path, target: str | None, weight: str | None = None
+) -> str:
+    """The column of the responses: as told, as in ``fit``, or the only one that is left."""
+    response = target or model.response_name_ or _only_other_column(model, frame, weight, path)
+    if target is None and response not in frame:
+        raise ValueError(
+            f"{str(path)!r} has no column {response!r}, the response that the model was fitted "
+            "on. Name the column of the responses with --target."
+        )
+    return response
 
 
 def _only_other_column(model: Any, frame: pd.DataFrame, weight: str | None, path: Path) -> str:
