@@ -304,3 +304,17 @@ def test_wrong_columns_are_refused_like_everywhere(model):
 def test_public_names_resolve():
     for name in diagnostics.__all__:
         assert getattr(diagnostics, name) is not None
+
+
+def test_levels_called_missing_or_all_rows_keep_their_rows():
+    labels = pd.Series(["missing", None, "all rows", "missing", "b", "b"])
+    model, X, y = (
+        Marginal().fit(np.arange(6.0)[:, None], np.arange(6.0)),
+        np.zeros((6, 1)),
+        np.ones(6),
+    )
+    table = diagnostics.coverage(model, X, y, by=labels)
+    counts = table["n"].groupby(level=0).first()
+    assert counts.to_dict() == {
+        "all rows": 6, "'missing'": 2, "'all rows'": 1, "b": 2, "missing": 1
+    }  # fmt: skip

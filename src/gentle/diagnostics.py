@@ -29,7 +29,7 @@ Ints = NDArray[np.int64]
 By = str | ArrayLike | Callable[[Any], ArrayLike] | None
 
 _LEVELS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
-_ALL = "all rows"
+_ALL, _MISSING = "all rows", "missing"
 _MAX_DISTINCT = 8  # a column of more numbers is cut into quarters
 _MAX_LANDMARKS = 20_000  # training rows to which distances are taken
 _RARE = 0.01  # share of rows like the training data that count as far away
@@ -314,8 +314,11 @@ def _groups(by: By, X: Any, weight: Floats) -> list[tuple[str, Ints]]:
             ends = series.groupby(quarter).agg(["min", "max"])
             names = {q: f"{low:.15g} to {high:.15g}" for q, low, high in ends.itertuples()}
             series = pd.Series(pd.Categorical(quarter.map(names), list(names.values())))
-        found |= {str(k): rows for k, rows in series.groupby(series, observed=True).indices.items()}
-        found |= {"missing": np.flatnonzero(series.isna())}
+        found |= {_MISSING: np.flatnonzero(series.isna())}
+        for level, rows in series.groupby(series, observed=True).indices.items():
+            name = str(level)
+            found[repr(level) if name in found else name] = rows  # a level may be called "missing"
+        found[_MISSING] = found.pop(_MISSING)  # at the end
     used = {name: rows[weight[rows] > 0] for name, rows in found.items()}
     return [(name, rows) for name, rows in used.items() if len(rows)]
 
