@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -183,11 +184,9 @@ def _training(study: Study) -> Iterator[str]:
     losses = [value for record in history for value in record.values()]
     if not np.isfinite(losses).all():
         yield "The training history holds numbers that are not finite."
-    versions = study.origin.get("versions", {})
-    from gentle import __version__
-
-    if (written := versions.get("gentle-ot", __version__)) != __version__:
-        yield f"The model was saved by version {written} of this library; this is {__version__}."
+    here = version("gentle-ot")
+    if (written := study.origin.get("versions", {}).get("gentle-ot", here)) != here:
+        yield f"The model was saved by version {written} of this library; this is {here}."
 
 
 def _table(study: Study) -> Iterator[str]:

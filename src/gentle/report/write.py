@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -81,8 +82,6 @@ def report(
 
 def page(study: Study, title: str | None = None) -> str:
     """The HTML of a report."""
-    from gentle import __version__
-
     kind = type(study.model).__name__
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     parts = [
@@ -99,7 +98,7 @@ def page(study: Study, title: str | None = None) -> str:
         f"{len(study.held):,} rows that it has not seen.",
         bullets(words.verdict(study), "verdict"),
         parts,
-        f"Written {now} by gentle {__version__}. This page is complete in itself.",
+        f"Written {now} by gentle {version('gentle-ot')}. This page is complete in itself.",
     )
 
 
