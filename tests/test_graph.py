@@ -1,17 +1,21 @@
 import time
 import tracemalloc
+import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from scipy.spatial.distance import pdist, squareform
 from sklearn.neighbors import kneighbors_graph
 
+import gentle
 from gentle import graph
-from gentle.graph import edge_lengths, spanning_tree
+from gentle.graph import ApproximateTreeWarning, edge_lengths, partners, spanning_tree
+
+FIXTURES_STAY = [HealthCheck.function_scoped_fixture]  # they change constants only
 
 
 def kruskal_lengths(x):
@@ -178,9 +182,9 @@ def test_thousands_of_points_take_seconds_and_linear_memory():
     """13,745 × 9 is LDW-CPS: its distance matrix would fill 1.5 GB."""
     x = mixed(13_745)
     tracemalloc.start()
-    start = time.perf_counter()
+    start = time.process_time()
     parent = spanning_tree(x)
-    seconds, (_, peak) = time.perf_counter() - start, tracemalloc.get_traced_memory()
+    seconds, (_, peak) = time.process_time() - start, tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert_rooted_tree(parent, 0)
     assert peak < 10 * x.nbytes  # 10 MB
@@ -214,9 +218,151 @@ def test_lengths_need_one_parent_per_point():
         edge_lengths(np.zeros((2, 1)), [-1, 0, 0])
 
 
-def test_partners_are_parents_in_the_tree_and_in_large_tables_the_nearest_points(monkeypatch):
+@pytest.fixture
+def boruvka(monkeypatch):
+    """The algorithm for many points, put to work on few."""
+    monkeypatch.setattr(graph, "PRIM_UP_TO", 0)
+
+
+@pytest.fixture(params=["usual", "small"])
+def sizes(request, monkeypatch):
+    """With few neighbours and small boxes, some hundred points need all that millions do."""
+    if request.param == "small":
+        monkeypatch.setattr("gentle.boruvka._NEIGHBOURS", 2)
+        monkeypatch.setattr("gentle.boruvka._MORE_NEIGHBOURS", 4)
+        monkeypatch.setattr("gentle.boruvka._LEAF", 5)
+        monkeypatch.setattr("gentle.boruvka._QUERIES", 7)
+        monkeypatch.setattr("gentle.boruvka._BOXES", 2)
+
+
+@pytest.mark.parametrize("x", CLOUDS.values(), ids=CLOUDS.keys())
+@pytest.mark.usefixtures("boruvka", "sizes")
+def test_the_tree_of_many_points_is_a_minimum_spanning_tree(x, monkeypatch):
+    monkeypatch.setattr(graph, "MANY_COLUMNS", 50)
+    assert_minimum_spanning_tree(x, 17)
+
+
+@pytest.mark.parametrize("d", [1, 2, 9])
+@pytest.mark.usefixtures("boruvka", "sizes")
+def test_both_algorithms_find_the_tree_that_is_the_only_one(d):
+    x = np.random.default_rng(d).normal(size=(400, d))
+    np.testing.assert_array_equal(spanning_tree(x, 5), graph._prim(x, 5))
+
+
+any_points = st.tuples(st.integers(1, 60), st.integers(1, 6))
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=FIXTURES_STAY)
+@given(
+    st.one_of(
+        arrays(np.float64, any_points, elements=st.integers(-1, 2).map(float)),
+        arrays(np.float64, any_points, elements=st.floats(-1, 1, width=16)),
+        arrays(np.float64, any_points, elements=st.floats(-1e6, 1e6)),
+    ),
+    st.sampled_from([-400, 0, 400]),
+    st.data(),
+)
+@pytest.mark.usefixtures("boruvka", "sizes")
+def test_lattices_duplicates_and_all_scales_have_exact_trees(x, exponent, data):
+    root = data.draw(st.integers(0, len(x) - 1))
+    parent = spanning_tree(np.ldexp(x, exponent), root)
+    assert_rooted_tree(parent, root)
+    lengths = np.sort(np.delete(edge_lengths(x, parent), root))
+    np.testing.assert_allclose(lengths, kruskal_lengths(x), rtol=1e-9, atol=1e-150)
+
+
+@pytest.mark.usefixtures("boruvka")
+def test_points_too_close_for_their_squares_are_still_joined():
+    x = np.array([[0.0, 0.0], [1e-200, 0.0], [0.0, 1e-200], [1.0, 1.0]])
+    assert_rooted_tree(spanning_tree(x), 0)
+    assert edge_lengths(x, spanning_tree(x)).sum() == pytest.approx(np.sqrt(2))
+
+
+@pytest.mark.usefixtures("boruvka")
+def test_neither_threads_nor_the_state_of_random_numbers_matter():
+    x = np.round(mixed(3000), 1)
+    np.random.seed(0)  # noqa: NPY002
+    state = np.random.get_state()[1].tolist()  # noqa: NPY002
+    tree = spanning_tree(x)
+    np.testing.assert_array_equal(spanning_tree(x, n_jobs=2), tree)
+    assert np.random.get_state()[1].tolist() == state  # noqa: NPY002
+
+
+@pytest.mark.parametrize("x", [mixed(8000), clusters(1600, 9)], ids=["mixed", "clusters"])
+@pytest.mark.usefixtures("boruvka")
+def test_thousands_of_points_have_the_length_of_prims_tree_in_linear_memory(x):
+    tracemalloc.start()
+    parent = spanning_tree(x)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert_rooted_tree(parent, 0)
+    assert peak < 15 * x.nbytes  # 9 MB; the distances would fill 512
+    exact = edge_lengths(x, graph._prim(x, 0)).sum()
+    assert edge_lengths(x, parent).sum() == pytest.approx(exact, rel=1e-12)
+
+
+def test_partners_are_the_parents_in_the_exact_tree():
     x = np.random.default_rng(0).normal(size=(60, 3))
-    np.testing.assert_array_equal(graph.partners(x), graph.spanning_tree(x))
-    monkeypatch.setattr(graph, "TREE_UP_TO", 59)
-    distance = np.linalg.norm(x[:, None] - x[None], axis=2) + np.diag(np.full(60, np.inf))
-    np.testing.assert_array_equal(graph.partners(x), distance.argmin(axis=1))
+    found = partners(x)
+    np.testing.assert_array_equal(found.parent, spanning_tree(x))
+    assert (found.exact, found.excess, found.facts()) == (True, 0.0, {})
+    assert graph.exact_up_to(12) == 1_000_000
+    assert graph.exact_up_to(13) == 100_000
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        np.random.default_rng(0).normal(size=(6000, 9)),
+        np.random.default_rng(0).normal(size=(6000, 30)),
+        np.random.default_rng(0).integers(0, 9, (6000, 4)).astype(float),
+        clusters(1200, 9),
+        mixed(6000),
+    ],
+    ids=["normal", "wide", "lattice", "clusters", "mixed"],
+)
+def test_above_the_limit_partners_warn_and_are_nearly_as_close(x, monkeypatch):
+    monkeypatch.setattr(graph, "TREE_UP_TO", 5999)
+    monkeypatch.setattr(graph, "WIDE_TREE_UP_TO", 5999)
+    monkeypatch.setattr(graph, "_BLOCK", 500)  # as few blocks as a million points have large ones
+    with pytest.warns(ApproximateTreeWarning, match=r"6,000 different.*up to 5,999.*farther away"):
+        found = partners(x)
+    assert_rooted_tree(found.parent, 0)
+    assert not found.exact
+    assert found.facts() == {"tree_excess": found.excess}
+    total, least = (edge_lengths(x, tree).sum() for tree in (found.parent, spanning_tree(x)))
+    assert least <= total * (1 + 1e-12)
+    assert total < 1.01 * least
+    with pytest.warns(ApproximateTreeWarning):
+        np.testing.assert_array_equal(partners(x).parent, found.parent)
+
+
+def test_the_stated_excess_is_that_of_the_nearest_neighbours_in_the_tree():
+    x = np.random.default_rng(0).normal(size=(200, 3))
+    distance = squareform(pdist(x)) + np.diag(np.full(200, np.inf))
+    chain = np.arange(200) - 1  # a poor tree
+    near = np.minimum(
+        np.append(np.inf, distance[np.arange(1, 200), chain[1:]]),
+        np.append(distance[np.arange(1, 200), chain[1:]], np.inf),
+    )
+    assert graph._excess(x, chain) == pytest.approx(near.sum() / distance.min(1).sum() - 1)
+    assert graph._excess(x, spanning_tree(x)) == pytest.approx(0)
+
+
+def test_a_fit_with_an_approximate_tree_says_so(monkeypatch):
+    monkeypatch.setattr(graph, "TREE_UP_TO", 50)
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(80, 2)), rng.normal(size=80)
+    model = gentle.GENTLE.from_paper("ecm", n_epochs=2, verbose=0)
+    with pytest.warns(ApproximateTreeWarning, match="80 different covariates in 2 encoded"):
+        model.fit(X, y)
+    assert_rooted_tree(model.parent_, 0)
+    assert all("tree_excess" in record for record in model.history_)
+    assert "approximate spanning tree" in model.summary()
+    with pytest.warns(ApproximateTreeWarning):
+        gentle.GENTLE(n_steps=5, n_trees=0, reg_weight=0.1, verbose=0).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        exact = model.fit(X[:50], y[:50])
+    assert "tree_excess" not in exact.history_[0]
+    assert "approximate" not in exact.summary()

@@ -21,6 +21,7 @@ SOURCE = Path(gentle.__file__).parent
         "gentle.experiments",
         "gentle.tuning",
         "gentle.comparison",
+        "gentle.cluster",
         "gentle.explorer",
     ],
 )

@@ -41,15 +41,19 @@ class OtherFitError(ValueError):
     """A folder holds the checkpoints of another fit.
 
     Attributes:
+        folder: The folder.
         difference: What sets the two apart, in words.
     """
 
     def __init__(self, folder: Path, difference: str) -> None:
-        self.difference = difference
+        self.folder, self.difference = folder, difference
         super().__init__(
             f"{str(folder)!r} holds checkpoints of another fit: {difference}. "
             "Choose another folder, or delete this one to start anew."
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:  # from process to process
+        return type(self), (self.folder, self.difference)
 
 
 class _Kept:

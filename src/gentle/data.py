@@ -210,21 +210,58 @@ def group_rows(X: Floats) -> tuple[Ints, Ints]:
 
     NaN equals NaN, and -0.0 equals 0.0.
     """
-    X = np.ascontiguousarray(np.asarray(X, np.float64) + 0.0)  # + 0.0 turns -0.0 into its equal 0.0
-    X[np.isnan(X)] = np.nan  # all of the same bits
-    bits = X.view(np.uint64)
-    mixed = np.zeros(len(X), np.uint64)
-    for column in bits.T:  # a hash of the row: FNV's way, on words and with more mixing
-        mixed = (mixed ^ (column ^ (column >> np.uint64(32)))) * _PRIME
-        mixed ^= mixed >> np.uint64(29)
-    group, _ = pd.factorize(mixed)
+    bits = _bits(X)
+    group, _ = pd.factorize(_mixed(bits))
     first = np.flatnonzero(~pd.Series(group).duplicated().to_numpy())
-    if np.array_equal(bits, bits[first[group]]):
-        return first, group.astype(np.int64)
-    bytes_ = bits.view(np.dtype((np.void, 8 * X.shape[1]))).ravel()  # different rows, one hash
+    if len(first) == len(bits) or np.array_equal(bits, bits[first[group]]):
+        return first, group.astype(np.int64, copy=False)
+    bytes_ = bits.view(np.dtype((np.void, 8 * bits.shape[1]))).ravel()  # different rows, one hash
     _, first, inverse = np.unique(bytes_, return_index=True, return_inverse=True)
     order = np.argsort(first)
     return first[order], np.argsort(order)[inverse.ravel()]
+
+
+def row_hashes(X: Floats) -> NDArray[np.uint64]:
+    """A word for each row, the same for equal rows of any table, ``(n, d)`` to ``(n,)``.
+
+    Example:
+        >>> a, b, c = row_hashes(np.array([[0.0, np.nan], [-0.0, np.nan], [0.0, 1.0]]))
+        >>> bool(a == b), bool(a == c)
+        (True, False)
+    """
+    return _mixed(_bits(X))
+
+
+def _bits(X: Floats) -> NDArray[np.uint64]:
+    """Rows as words that are equal where values are; all NaN are, and so are -0.0 and 0.0."""
+    X = np.ascontiguousarray(np.asarray(X, np.float64) + 0.0)  # + 0.0 turns -0.0 into its equal 0.0
+    X[np.isnan(X)] = np.nan  # all of the same bits
+    return X.view(np.uint64)
+
+
+def _mixed(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """A hash of each row: FNV's way, on words and with more mixing."""
+    mixed = np.zeros(len(bits), np.uint64)
+    for column in bits.T:
+        mixed = (mixed ^ (column ^ (column >> np.uint64(32)))) * _PRIME
+        mixed ^= mixed >> np.uint64(29)
+    return mixed
+
+
+def _in_order(rows: Floats) -> Ints:
+    """``np.lexsort(rows.T[::-1])``, but what follows the first column is sorted among ties only."""
+    order = np.argsort(rows[:, 0], kind="stable")
+    first = rows[order, 0]
+    gap = np.isnan(first)
+    same = (first[1:] == first[:-1]) | (gap[1:] & gap[:-1])
+    if not same.any():
+        return order
+    if np.count_nonzero(same) > len(rows) / 2:
+        return np.lexsort(rows.T[::-1])
+    tied = np.append(False, same) | np.append(same, False)
+    run, among = np.cumsum(np.append(True, ~same))[tied], order[tied]
+    order[tied] = among[np.lexsort([*rows[among, 1:].T[::-1], run])]
+    return order
 
 
 def merged_rows(keys: Floats, y: Floats, weight: Floats) -> tuple[Ints, Floats]:
@@ -254,7 +291,7 @@ def merged_rows(keys: Floats, y: Floats, weight: Floats) -> tuple[Ints, Floats]:
     ascending = np.argsort(weight)  # a sum of floats depends on their order, which must not matter
     total = np.bincount(group[ascending], weight[ascending])
     total /= total.max()
-    order = np.lexsort(rows[first].T[::-1])
+    order = _in_order(rows[first])
     order = order[total[order] > _NEGLIGIBLE]
     return first[order], total[order] / total[order].mean()
 

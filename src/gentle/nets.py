@@ -215,8 +215,12 @@ class MonotoneNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Inputs ``(K, B, d)``, each member its own, to values at the knots, ``(K, B, M + 1)``."""
-        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases)):
-            x = torch.baddbmm(bias, functional.silu(x) if layer else x, weight)
+        return self.after_first(torch.baddbmm(self.biases[0], x, self.weights[0]))
+
+    def after_first(self, x: Tensor) -> Tensor:
+        """The same from what the first layer gives, ``(K, B, width)``."""
+        for weight, bias in zip(list(self.weights)[1:], list(self.biases)[1:]):
+            x = torch.baddbmm(bias, functional.silu(x), weight)
         rise = functional.softplus(x[..., 1:]) * (self.knots[1] - self.knots[0])
         climb = functional.pad(rise.cumsum(-1), (1, 0))
         middle = climb.shape[-1] // 2

@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -66,28 +67,8 @@ def sample_to_parquet(
         >>> sample_to_parquet(model, [[0.4]] * 5, "draws.parquet", 3)  # doctest: +SKIP
         5
     """
-    if n_samples < 1:
-        raise ValueError(f"n_samples must be at least 1, got {n_samples}")
-    if layout not in ("long", "list"):
-        raise ValueError(f"layout must be 'long' or 'list', got {layout!r}")
-    if dtype not in ("float64", "float32"):
-        raise ValueError(f"dtype must be 'float64' or 'float32', got {dtype!r}")
-    import pyarrow as pa
-
-    seed = as_seed(random_state)
-
-    def columns(first_row: int, dist: ConditionalDistribution) -> dict[str, Any]:
-        values = dist.sample(n_samples, seed, first_row=first_row).astype(dtype)  # (rows, m)
-        row = np.arange(first_row, first_row + len(dist))
-        if layout == "list":
-            return {
-                "row": row,
-                "draws": pa.FixedSizeListArray.from_arrays(values.ravel(), n_samples),
-            }
-        draw = np.tile(np.arange(n_samples), len(dist))
-        return {"row": np.repeat(row, n_samples), "draw": draw, "value": values.ravel()}
-
-    step = chunk_rows or max(1, _VALUES_AT_ONCE // n_samples)
+    columns = Draws(n_samples, as_seed(random_state), layout, dtype)
+    step = chunk_rows or columns.rows_at_once
     return _written(model, X, path, step, columns, overwrite, "sampling" * bool(verbose))
 
 
@@ -121,13 +102,58 @@ def predict_to_parquet(
         >>> predict_to_parquet(model, [[0.4]] * 5, "means.parquet")  # doctest: +SKIP
         5
     """
-    levels = [float(level) for level in quantiles]
+    columns, label = Predictions(tuple(map(float, quantiles))), "predicting" * bool(verbose)
+    step = chunk_rows or columns.rows_at_once
+    return _written(model, X, path, step, columns, overwrite, label)
 
-    def columns(first_row: int, dist: ConditionalDistribution) -> dict[str, Any]:
-        return prediction(first_row, dist, levels)
 
-    label = "predicting" * bool(verbose)
-    return _written(model, X, path, chunk_rows or _ROWS_AT_ONCE, columns, overwrite, label)
+@dataclass(frozen=True)
+class Draws:
+    """What is written of draws: how many, from which seed, in which form."""
+
+    n_samples: int
+    seed: int
+    layout: Layout
+    dtype: Literal["float64", "float32"]
+
+    def __post_init__(self) -> None:
+        if self.n_samples < 1:
+            raise ValueError(f"n_samples must be at least 1, got {self.n_samples}")
+        if self.layout not in ("long", "list"):
+            raise ValueError(f"layout must be 'long' or 'list', got {self.layout!r}")
+        if self.dtype not in ("float64", "float32"):
+            raise ValueError(f"dtype must be 'float64' or 'float32', got {self.dtype!r}")
+
+    @property
+    def rows_at_once(self) -> int:
+        """Rows for about a million draws."""
+        return max(1, _VALUES_AT_ONCE // self.n_samples)
+
+    def __call__(self, first_row: int, dist: ConditionalDistribution) -> dict[str, Any]:
+        """The columns of a piece whose first row has this position."""
+        import pyarrow as pa
+
+        m, row = self.n_samples, np.arange(first_row, first_row + len(dist))
+        values = dist.sample(m, self.seed, first_row=first_row).astype(self.dtype)  # (rows, m)
+        if self.layout == "list":
+            return {"row": row, "draws": pa.FixedSizeListArray.from_arrays(values.ravel(), m)}
+        draw = np.tile(np.arange(m), len(dist))
+        return {"row": np.repeat(row, m), "draw": draw, "value": values.ravel()}
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What is written of predictions: the mean, and quantiles at some levels."""
+
+    levels: tuple[float, ...]
+    rows_at_once: int = _ROWS_AT_ONCE
+
+    def __call__(self, first_row: int, dist: ConditionalDistribution) -> dict[str, Any]:
+        """The columns of a piece whose first row has this position."""
+        return prediction(first_row, dist, self.levels)
+
+
+Answer = Draws | Predictions
 
 
 def prediction(
@@ -140,7 +166,9 @@ def prediction(
     return {"row": row, "mean": dist.mean(), **named}
 
 
-def answers(model: Any, X: Any, chunk_rows: int) -> Iterator[tuple[int, ConditionalDistribution]]:
+def answers(
+    model: Any, X: Any, chunk_rows: int, first_row: int = 0
+) -> Iterator[tuple[int, ConditionalDistribution]]:
     """The distributions of a table of any length, some rows at a time.
 
     Warns of rows far from the training data once, after the last.
@@ -149,6 +177,7 @@ def answers(model: Any, X: Any, chunk_rows: int) -> Iterator[tuple[int, Conditio
         model: A fitted model.
         X: Covariates, as for `sample_to_parquet`.
         chunk_rows: Rows at once, at most.
+        first_row: Position of the first row, if X is itself a piece.
 
     Yields:
         The position of a piece's first row, and its distributions.
@@ -159,7 +188,7 @@ def answers(model: Any, X: Any, chunk_rows: int) -> Iterator[tuple[int, Conditio
         >>> [(first, len(dist)) for first, dist in answers(model, [[0.4]] * 5, chunk_rows=2)]
         [(0, 2), (2, 2), (4, 1)]
     """
-    first_row, strangers = 0, []
+    strangers = []
     for piece in _pieces(X, chunk_rows, getattr(model, "feature_names_in_", None)):
         try:
             with warnings.catch_warnings():
@@ -218,12 +247,15 @@ def _written(
     X: Any,
     path: str | os.PathLike[str],
     step: int,
-    columns: Callable[[int, ConditionalDistribution], dict[str, Any]],
+    columns: Answer,
     overwrite: bool,
     label: str,
 ) -> int:
     n_rows = 0
-    with _parquet(Path(path), overwrite) as append, _progress(label, count_rows(X)) as advance:
+    with (
+        parquet_writer(Path(path), overwrite) as append,
+        _progress(label, count_rows(X)) as advance,
+    ):
         for first_row, dist in answers(model, X, step):
             append(columns(first_row, dist))
             advance(len(dist))
@@ -232,7 +264,7 @@ def _written(
 
 
 @contextmanager
-def _parquet(path: Path, overwrite: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
+def parquet_writer(path: Path, overwrite: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
     """Append columns to a file that takes its name once all of it is there."""
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter

@@ -18,7 +18,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from gentle import checkpoints
+from gentle import checkpoints, teams
 from gentle.learners import Learner, restored, state_of, tensors_in
 
 Record = dict[str, float]
@@ -105,9 +105,10 @@ def train(
     run = _Run(learner, n_items, batch_size, n_epochs, rng, validate, patience, finished)
     start, watcher, checkpoint = run.state(), _watcher.get(), checkpoints.next_training()
     good = start
-    stored = None if checkpoint is None else checkpoint.read()
-    if checkpoint is not None and stored is not None:
-        run.resume(good := stored, checkpoint.file)
+    # Of a team, the first process keeps the checkpoints and tells the others where to go on.
+    stored = teams.present().of_first(None if checkpoint is None else checkpoint.read())
+    if stored is not None:
+        run.resume(good := stored, None if checkpoint is None else checkpoint.file)
         if verbose > 0:
             print(f"{label}: {run.where()}", file=sys.stderr, flush=True)
     with _bar(label, n_epochs, verbose, run.n_done) as report:
@@ -193,7 +194,7 @@ class _Run:
         restored(self.rng, state["rng"])
         self.progress = _Progress(**state_of(state["progress"]))
 
-    def resume(self, state: dict[str, Any], file: Path) -> None:
+    def resume(self, state: dict[str, Any], file: Path | None) -> None:
         """Go to a state that an earlier process has left in a file."""
         try:
             self.go_to(state)

@@ -8,8 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gentle.cli.clusters import writing_on
 from gentle.cli.console import chosen_seed, progress, say, use_threads
-from gentle.cli.options import ModelFolder, NewTable, OutFile, Overwrite, Seed, Threads
+from gentle.cli.options import (
+    Cluster,
+    ClusterWorkers,
+    ModelFolder,
+    NewTable,
+    OutFile,
+    Overwrite,
+    Seed,
+    Threads,
+)
 from gentle.cli.tables import check_free, model_columns, read_table, table_kind, table_writer
 
 if TYPE_CHECKING:
@@ -29,6 +39,8 @@ def sample(
     out: OutFile = None,
     seed: Seed = None,
     threads: Threads = None,
+    cluster: Cluster = None,
+    workers: ClusterWorkers = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Draw responses from the model for each row of a table.
@@ -46,8 +58,16 @@ def sample(
 
     from gentle.streaming import count_rows
 
+    on_cluster = writing_on(cluster, workers, out)
     fitted, X = _prepared(model, table, out, overwrite, threads)
     seed = chosen_seed(seed)
+    if on_cluster and out is not None:
+        from gentle.cluster import sample_to_parquet
+
+        on_cluster |= {"random_state": seed, "overwrite": overwrite}
+        done = sample_to_parquet(fitted, X, out, n, **on_cluster)
+        say(f"Wrote {n:,} draws for each of {done:,} rows to {out}, with seed {seed}.")
+        return
     with table_writer(out, overwrite) as append:
         for start, dist in _pieces(fitted, X, _VALUES_AT_ONCE // n, "Sampling", out is not None):
             values = dist.sample(n, seed, first_row=start)  # (rows, n)
@@ -88,6 +108,8 @@ def predict(
     ] = ".05,.5,.95",
     out: OutFile = None,
     threads: Threads = None,
+    cluster: Cluster = None,
+    workers: ClusterWorkers = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Give the mean and quantiles of the response for each row of a table.
@@ -103,8 +125,14 @@ def predict(
 
     from gentle.streaming import count_rows, prediction
 
-    levels = _levels(quantiles)
+    levels, on_cluster = _levels(quantiles), writing_on(cluster, workers, out)
     fitted, X = _prepared(model, table, out, overwrite, threads)
+    if on_cluster and out is not None:
+        from gentle.cluster import predict_to_parquet
+
+        done = predict_to_parquet(fitted, X, out, levels, overwrite=overwrite, **on_cluster)
+        say(f"Wrote mean and {len(levels)} quantile(s) for each of {done:,} rows to {out}.")
+        return
     with table_writer(out, overwrite) as append:
         for start, dist in _pieces(fitted, X, _ROWS_AT_ONCE, "Predicting", out is not None):
             append(pd.DataFrame(prediction(start, dist, levels)))

@@ -24,8 +24,11 @@ from typing import (
 
 import typer
 
+from gentle.cli.clusters import fit_on
 from gentle.cli.console import chosen_seed, say, use_threads
 from gentle.cli.options import (
+    Cluster,
+    ClusterWorkers,
     Drop,
     Evaluation,
     ModelName,
@@ -39,13 +42,15 @@ from gentle.cli.options import (
     TrainingTable,
     Weight,
 )
-from gentle.cli.tables import listed, number_column, read_table, require_columns
+from gentle.cli.tables import listed, number_column, read_table, require_columns, table_kind
 from gentle.models.registry import MODULES, model_class
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     from numpy.typing import NDArray
+
+    from gentle.sources import Source
 
     Rows = tuple[pd.DataFrame, NDArray[np.float64], NDArray[np.float64] | None]
 
@@ -89,6 +94,8 @@ def fit(
             show_default="a hidden folder beside --out",
         ),
     ] = None,
+    cluster: Cluster = None,
+    workers: ClusterWorkers = None,
     overwrite: OverwriteModel = False,
     quiet: Quiet = False,
 ) -> None:
@@ -96,6 +103,9 @@ def fit(
 
     All columns but the target, the weight and what --drop names are covariates:
     numbers, text, true or false, ISO dates. Values may be missing.
+
+    TABLE may be a folder of Parquet files. GENTLE also learns from Parquet files
+    that are larger than memory: it reads them in pieces, twice.
 
     After an interruption of any kind, the same command goes on where it was.
 
@@ -116,16 +126,20 @@ def fit(
     arguments = _paper_settings(chosen, paper) | arguments
     seed = chosen_seed(seed_in(kept) if seed is None else seed)
     estimator = chosen(**arguments, random_state=seed, device=device, verbose=0 if quiet else 1)
-    rows = read_rows(table, target, weight, dropped=drop or [])
-    held_out = None if evaluation is None else read_rows(evaluation, target, weight, list(rows[0]))
+    large = _large(table, target, weight, drop or [], estimator)
+    if large is None:
+        X, y, weights = read_rows(table, target, weight, dropped=drop or [])
+        to_fit = (X, pandas.Series(y, name=target), weights)  # the name is remembered
+    else:
+        to_fit = (large, target, weight)
+    covariates = [name for name in to_fit[0].columns if name not in (target, weight)]
+    held_out = None if evaluation is None else read_rows(evaluation, target, weight, covariates)
     use_threads(threads)
 
     if not quiet:
-        _announce(chosen.__name__, rows, target)
+        _announce(chosen.__name__, to_fit[0], covariates, target)
     started = time.perf_counter()
-    X, y, weights = rows
-    table_to_fit = (X, pandas.Series(y, name=target), weights, held_out)  # the name is remembered
-    _fit_or_resume(estimator, table_to_fit, kept, overwrite)
+    _fit_or_resume(fit_on(cluster, workers, estimator), (*to_fit, held_out), kept, overwrite)
     seconds = time.perf_counter() - started
     save_model(
         estimator,
@@ -142,12 +156,35 @@ def fit(
         say(f"  gentle sample {folder} new.csv -n 1000 --out draws.parquet")
 
 
-def _fit_or_resume(estimator: Any, table: Sequence[Any], kept: Path, overwrite: bool) -> None:
+def _large(
+    path: Path, target: str, weight: str | None, dropped: Sequence[str], estimator: Any
+) -> Source | None:
+    """A folder of Parquet files, or one that is too large to be read whole, if a model can that."""
+    import pandas
+
+    from gentle.models.larger import MAX_CELLS
+    from gentle.sources import Source
+
+    is_folder = path.is_dir() and any(file.suffix in (".parquet", ".pq") for file in path.iterdir())
+    if not is_folder and (not path.is_file() or table_kind(path) != "parquet"):
+        return None
+    source = Source.of(path)
+    learns_from_pieces = not getattr(estimator, "is_game", True)
+    is_large = (source.n_rows or 0) * len(source.columns) > MAX_CELLS and learns_from_pieces
+    if not (is_folder or is_large):
+        return None
+    frame = pandas.DataFrame({name: [] for name in source.columns})
+    require_columns(frame, [name for name in (target, weight, *dropped) if name is not None], path)
+    _warn_of_row_numbers(list(source.columns))
+    return source.without(dropped)
+
+
+def _fit_or_resume(fit: Any, table: Sequence[Any], kept: Path, overwrite: bool) -> None:
     """Fit a model whose training is kept in a folder; say how to go on if it is interrupted."""
     from gentle.checkpoints import OtherFitError, remove, seed_in
 
     try:
-        estimator.fit(*table, checkpoint_dir=kept)
+        fit(*table, checkpoint_dir=kept)
     except OtherFitError as other:
         if not overwrite:
             raise ValueError(
@@ -156,7 +193,7 @@ def _fit_or_resume(estimator: Any, table: Sequence[Any], kept: Path, overwrite: 
                 "to drop it."
             ) from None
         remove(kept)
-        _fit_or_resume(estimator, table, kept, overwrite)
+        _fit_or_resume(fit, table, kept, overwrite)
     except KeyboardInterrupt:
         if seed_in(kept) is None:
             raise
@@ -288,13 +325,16 @@ def _warn_of_row_numbers(covariates: list[str]) -> None:
         )
 
 
-def _announce(name: str, rows: Rows, target: str) -> None:
+def _announce(name: str, X: Any, covariates: list[str], target: str) -> None:
     from gentle.data import responses_per_covariate
+    from gentle.sources import Source
 
-    X, _, _ = rows
+    say(f"Fitting {name}: {target} given {', '.join(covariates)}.")
+    columns = "1 column" if len(covariates) == 1 else f"{len(covariates)} columns"
+    if isinstance(X, Source):
+        say(f"{X.n_rows:,} rows in {columns}, read in pieces.")
+        return
     n_distinct = len(responses_per_covariate(X))
-    say(f"Fitting {name}: {target} given {', '.join(X.columns)}.")
-    columns = "1 column" if X.shape[1] == 1 else f"{X.shape[1]} columns"
     say(f"{len(X):,} rows with {n_distinct:,} distinct covariates in {columns}.")
 
 

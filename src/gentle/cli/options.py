@@ -56,6 +56,26 @@ Threads = Annotated[
     ),
 ]
 
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="ADDRESS",
+        help="Work on a Ray cluster: local starts one here, auto joins the running one, "
+        "ray://HOST:PORT is one elsewhere.",
+    ),
+]
+ClusterWorkers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        metavar="NUMBER",
+        min=1,
+        help="Processes to work in with --cluster, one thread each.",
+        show_default="the cores of this machine",
+    ),
+]
+
 # Of the commands that learn from a table and save a model
 TrainingTable = Annotated[
     Path,

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gentle.cli.clusters import searches_on
 from gentle.cli.console import say
 from gentle.cli.fitting import check_folder, configured, read_rows, save_model
 from gentle.cli.options import (
+    Cluster,
     Drop,
     Evaluation,
     ModelName,
@@ -110,6 +112,7 @@ def tune(
             show_default="that of the study, or random",
         ),
     ] = None,
+    cluster: Cluster = None,
     overwrite: OverwriteModel = False,
     quiet: Quiet = False,
 ) -> None:
@@ -130,7 +133,7 @@ def tune(
 
     check_folder(out, overwrite)
     chosen, fixed = configured(model, settings or [])
-    run = _chosen_search(search, chosen, fixed, trials)
+    run = _chosen_search(search, chosen, fixed, trials, cluster)
     rows = read_rows(table, target, weight, dropped=drop or [])
     held_out = None if evaluation is None else read_rows(evaluation, target, weight, list(rows[0]))
     study = folder or out.with_name(f"{out.name}.study")
@@ -168,11 +171,12 @@ def tune(
 
 
 def _chosen_search(
-    search: Search, chosen: Any, fixed: dict[str, Any], trials: int | None
+    search: Search, chosen: Any, fixed: dict[str, Any], trials: int | None, cluster: str | None
 ) -> Callable[..., TuningResult]:
     """The search asked for, lacking only the rows to search on."""
-    from gentle import tuning
+    from gentle.tuning import PAPER_GRID
 
+    place, options = searches_on(cluster)
     if search is Search.smart:
         space = {name: among for name, among in chosen.search_space.items() if name not in fixed}
         if not space:
@@ -181,13 +185,14 @@ def _chosen_search(
                 param_hint="--model",
             )
         estimator = chosen(**fixed, verbose=0)
-        return partial(tuning.search, estimator, space=space, n_trials=trials or _TRIALS)
+        options |= {"space": space, "n_trials": trials or _TRIALS}
+        return partial(place.search, estimator, **options)
     if chosen.__name__ != "GENTLE":
         raise typer.BadParameter("the paper has a grid for GENTLE only", param_hint="--search")
     if trials is not None:
         raise typer.BadParameter("the paper's grid has its own number", param_hint="--trials")
-    grid = {**tuning.PAPER_GRID, **{name: (value,) for name, value in fixed.items()}}
-    return partial(tuning.grid_search, chosen(verbose=0), grid)
+    grid = {**PAPER_GRID, **{name: (value,) for name, value in fixed.items()}}
+    return partial(place.grid_search, chosen(verbose=0), grid, **options)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from gentle.data import Grouped, Rows, Standardiser
 from gentle.distribution import ConditionalDistribution, QuantileTable
 from gentle.models import checks
 from gentle.models.intake import CheckedRows, EvalSet, TrainingFacts, name_of
+from gentle.models.larger import rows_of
 from gentle.models.summary import summary_of
 from gentle.spaces import Space
 from gentle.streams import Seed
@@ -76,8 +77,8 @@ class ConditionalGenerator(RegressorMixin, BaseEstimator, ABC):
     def fit(
         self,
         X: Any,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
+        y: ArrayLike | str,
+        sample_weight: ArrayLike | str | None = None,
         eval_set: EvalSet | None = None,
         checkpoint_dir: str | PathLike[str] | None = None,
         keep_data: bool = False,
@@ -87,16 +88,16 @@ class ConditionalGenerator(RegressorMixin, BaseEstimator, ABC):
         Args:
             X: Covariates, array or DataFrame, ``(n, d)``: numbers, truth values, dates, durations,
                 categories, texts; values may be missing. `CovariateEncoder` says how each enters.
-            y: Responses, ``(n,)``.
-            sample_weight: Non-negative weights of the rows, ``(n,)``. Only their relation matters;
-                a row of weight k is the same as k copies of it, bit for bit, and one of weight 0
-                is left out. Identical rows become one row with the sum of their weights.
+                Or a table with all columns, also in files or pieces: see `gentle.models.larger`.
+            y: Responses, ``(n,)``; or the name of their column in X.
+            sample_weight: Non-negative weights of the rows, ``(n,)``, or the name of their column.
+                Only their relation matters; weight k is the same as k copies, bit for bit, and
+                weight 0 leaves a row out. Identical rows become one, with the sum of their weights.
             eval_set: Held-out ``(X, y)`` or ``(X, y, sample_weight)`` for validation. Without it,
                 models that validate hold out some of the covariates, equal ones together.
-            checkpoint_dir: Folder in which training is kept while it runs. After an interruption
-                of any kind, the same call goes on from there and ends in the same model, bit for
-                bit on a CPU. Models that are not trained in epochs leave no trace in it. More in
-                `gentle.checkpoints`.
+            checkpoint_dir: Folder in which training is kept while it runs. After any interruption,
+                the same call goes on from there and ends in the same model, bit for bit on a CPU.
+                Models not trained in epochs leave no trace in it. More in `gentle.checkpoints`.
             keep_data: Keep the training rows, encoded, as ``training_rows_``, also in pickled and
                 saved models. No answer needs them; models that must hold them do so anyway.
 
@@ -105,23 +106,23 @@ class ConditionalGenerator(RegressorMixin, BaseEstimator, ABC):
         """
         model = type(self).__name__
         self._check_parameters()
-        given = CheckedRows.of(X, y, sample_weight, model)
-        rows = given.merged()
-        checks.enough_rows(len(rows.y), model)
-        of_x = CovariateEncoder.of(rows.table, rows.weight)
-        checks.warn_of_uninformative_columns(**of_x.uninformative)
-        of_y = Standardiser.identity()
-        if self._encodes_response:
-            checks.varying_response(rows.y, model)
-            of_y = Standardiser.of(rows.y, rows.weight)
-        train, validation = rows.grouped(of_x, of_y), None
-        facts = TrainingFacts.of(given, rows, len(train))
-        if eval_set is not None:
-            validation = CheckedRows.of_eval(eval_set, rows.table, model).grouped(of_x, of_y)
-        with kept_in(checkpoint_dir, self, (train, validation)) as rng:
-            if validation is None and self._held_out() and len(train) > 1:
-                train, validation = train.split(self._held_out(), rng)
-            fitted = self._fit(train, validation, rng)
+        with rows_of(self, X, y, sample_weight, keep_data) as given:
+            rows = given.merged()
+            checks.enough_rows(len(rows.y), model)
+            of_x = rows.encoder()
+            checks.warn_of_uninformative_columns(**of_x.uninformative)
+            of_y = Standardiser.identity()
+            if self._encodes_response:
+                checks.varying_response(rows.y, model)
+                of_y = Standardiser.of(rows.y, rows.weight)
+            train, validation = rows.grouped(of_x, of_y), None
+            facts = given.facts(rows, len(train))
+            if eval_set is not None:
+                validation = CheckedRows.of_eval(eval_set, rows.table, model).grouped(of_x, of_y)
+            with kept_in(checkpoint_dir, self, (train, validation, *given.marks)) as rng:
+                if validation is None and self._held_out() and len(train) > 1:
+                    train, validation = train.split(self._held_out(), rng)
+                fitted = self._fit(train, validation, rng)
         fitted |= rows.remembered(of_x, of_y, keep_data, bool(self._holds))
         vars(self).pop("feature_names_in_", None)
         vars(self).update(fitted, training_=facts, response_name_=name_of(y))

@@ -12,10 +12,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gentle import teams
 from gentle.data import Grouped
 from gentle.density import bandwidths, kernel_cdf, kernel_quantile
 from gentle.distribution import QuantileTable
-from gentle.graph import spanning_tree
+from gentle.graph import partners
 from gentle.learners import Learner
 from gentle.models.base import Floats
 from gentle.models.intake import mean_crps
@@ -47,8 +48,8 @@ def play(
     generator, potential = (
         model._network(name, train.x.shape[1], weights).to(device) for name in model._networks
     )
-    parent = spanning_tree(train.x)
-    game = Game(model, train, parent, generator, potential, draws)
+    tree = partners(train.x, torch.get_num_threads())
+    game = Game(model, train, tree.parent, generator, potential, draws)
     validate = None
     if validation is not None:
         _check_criterion(model, validation)
@@ -67,8 +68,8 @@ def play(
     return {
         "generator_": generator,
         "potential_": potential,
-        "parent_": parent,
-        "history_": history,
+        "parent_": tree.parent,
+        "history_": [record | tree.facts() for record in history],
         "validation_skill_": _validation_skill(model, train, validation, history),
     }
 
@@ -159,8 +160,10 @@ class Game(Learner):
     def step(self, covariates: NDArray[np.int64]) -> dict[str, float]:
         """Lines 4-7 of Alg. 2 on a batch of covariates ``(B,)``; returns its losses."""
         reg_weight, n_covariates = self.model.setting("reg_weight"), len(covariates)
-        pieces = list(self.pieces(covariates, self.draw(n_covariates)))
-        n_edges = max(1, sum(len(piece.edge) for piece in pieces))
+        team, u = teams.present(), self.draw(n_covariates)
+        mine = team.share(n_covariates)  # in one process, all
+        pieces = list(self.pieces(covariates[mine], u[mine]))
+        n_edges = max(1, int((self.parent[covariates] >= 0).sum()))
         fit, reg = (torch.zeros((), device=self.x.device) for _ in range(2))
 
         def generator_gradient() -> None:
@@ -170,6 +173,7 @@ class Game(Learner):
                 _accumulate(loss, self.theta)
                 fit.add_(fits.detach(), alpha=1 / n_covariates)
                 reg.add_(regs.detach(), alpha=1 / n_edges)
+            team.add_up_gradients(self.theta, fit, reg)
 
         def potential_gradient() -> None:
             for piece in pieces:
@@ -180,6 +184,7 @@ class Game(Learner):
                         there = self.generator(piece.partner, u)
                     loss = reg_weight * self.regulariser(piece, here, there) / n_edges
                     _accumulate(loss, self.phi)
+            team.add_up_gradients(self.phi)
 
         self.optimizer.step(generator_gradient, potential_gradient)
         losses = {"loss": float(fit + reg_weight * reg), "fit": float(fit)}

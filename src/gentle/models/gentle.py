@@ -18,7 +18,7 @@ from gentle.models.base import Floats
 from gentle.models.checks import are_widths, fit_into_memory, is_count
 from gentle.models.ensemble import Ensemble
 from gentle.models.game import MIN_RESPONSES_FOR_SKILL, Map, map_values, play, rearranged
-from gentle.models.intake import mean_crps
+from gentle.models.intake import crps_of_marginal
 from gentle.models.learning import learn
 from gentle.models.neural import NeuralGenerator, is_device
 from gentle.nets import MonotoneMap, PaperMLP
@@ -131,7 +131,9 @@ class GENTLE(NeuralGenerator):
         ensemble_: The average of networks and trees.
         generator_: The network T_θ of the paper's game, in standardised units.
         potential_: Its v_φ.
-        parent_: Its tree: partner of each training covariate, -1 at the root, ``(n,)``.
+        parent_: Its tree: partner of each training covariate, -1 at the root, ``(n,)``. The minimum
+            spanning tree up to 1,000,000 covariates (100,000 in more than 12 encoded columns);
+            above, `gentle.graph.partners` warns, and ``history_`` has ``tree_excess``.
         history_: One record per epoch, for ``pandas.DataFrame(model.history_)`` or
             `gentle.plots.history`.
         validation_skill_: CRPS skill on unseen responses over the marginal, None if there were
@@ -302,9 +304,7 @@ class GENTLE(NeuralGenerator):
         ensemble, history, crps, n_unseen = learn(self, train, validation, rng)
         skill = None
         if n_unseen >= MIN_RESPONSES_FOR_SKILL:
-            marginal = QuantileTable.of_sample(train.y, train.weight)
-            baseline = mean_crps(lambda part: marginal.repeat(len(part)), validation or train)
-            skill = 1 - crps / baseline
+            skill = 1 - crps / crps_of_marginal(train, validation or train)
         return {"ensemble_": ensemble, "history_": history, "validation_skill_": skill}
 
     def _check_parameters(self) -> None:

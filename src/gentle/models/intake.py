@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -62,9 +63,21 @@ class CheckedRows:
     def merged(self) -> CheckedRows:
         """Identical rows made one, sorted; weights of mean 1."""
         first, weight = merged_rows(self.table.keys(), self.y, self.weight)
-        return CheckedRows(
-            self.table.take(first), self.y[first], weight, self.at[first], self.n_given
-        )
+        table, y, at = self.table.take(first), self.y[first], self.at[first]
+        return replace(self, table=table, y=y, weight=weight, at=at)
+
+    @property
+    def marks(self) -> tuple[Grouped, ...]:
+        """What else, beside the rows, tells a fit from others."""
+        return ()
+
+    def encoder(self) -> CovariateEncoder:
+        """How the columns are encoded."""
+        return CovariateEncoder.of(self.table, self.weight)
+
+    def facts(self, merged: CheckedRows, n_covariates: int) -> TrainingFacts:
+        """What a model learns from, given these rows merged."""
+        return TrainingFacts.of(self, merged, n_covariates)
 
     def remembered(
         self, of_x: CovariateEncoder, of_y: Standardiser, keep_rows: bool, keep_responses: bool
@@ -101,6 +114,8 @@ class TrainingFacts:
         low: The smallest response.
         high: The largest response.
         atoms: The most frequent responses, if any is frequent, with their shares.
+        n_sampled: Rows of the sample from which columns and response were encoded, 0 if that were
+            all; then ``n_distinct``, ``n_covariates`` and ``atoms`` are those of the sample.
     """
 
     n_rows: int
@@ -111,6 +126,19 @@ class TrainingFacts:
     low: float
     high: float
     atoms: tuple[tuple[float, float], ...]
+    n_sampled: int = 0
+
+    @property
+    def rank_error(self) -> float:
+        """How far, with probability 95 %, any rank in the sample is off at most; 0 for no sample.
+
+        By the inequality of Dvoretzky, Kiefer, Wolfowitz and Massart; weighted rows are counted as
+        if all were worth the same, as many as they are worth together.
+        """
+        if not self.n_sampled:
+            return 0.0
+        n_worth = self.n_sampled * self.n_effective / self.n_used
+        return math.sqrt(math.log(2 / 0.05) / (2 * n_worth))
 
     @classmethod
     def of(cls, given: CheckedRows, merged: CheckedRows, n_covariates: int) -> TrainingFacts:
@@ -147,6 +175,8 @@ class TrainingFacts:
         floats = [found.n_effective, found.low, found.high, *(v for a in found.atoms for v in a)]
         if not (
             all(type(count) is int and count > 0 for count in counts)
+            and type(found.n_sampled) is int
+            and 0 <= found.n_sampled <= found.n_used
             and all(type(value) is float and np.isfinite(value) for value in floats)
         ):
             raise ValueError("its training facts are damaged")
@@ -176,7 +206,9 @@ def distribution_of(y: Floats, weight: Floats, exact: bool = True) -> QuantileTa
 
 
 def name_of(y: Any) -> str | None:
-    """The name of a Series, or of the only column of a frame."""
+    """The name of a Series, or of the only column of a frame; a name is its own."""
+    if isinstance(y, str):
+        return y
     y = as_pandas(y)
     columns = getattr(y, "columns", None)
     name = columns[0] if columns is not None and len(columns) == 1 else getattr(y, "name", None)
@@ -190,3 +222,23 @@ def mean_crps(predict: Callable[[Grouped], ConditionalDistribution], held_out: G
         responses, weights = (part := held_out.take(which)).padded()
         total += float((predict(part).crps(responses) * weights).sum())
     return total / float(held_out.weight.sum())
+
+
+def crps_of_marginal(train: Grouped, held_out: Grouped) -> float:
+    r"""Weighted mean CRPS of held-out responses, predicted by all training responses y_j together.
+
+    With shares w_j, at y it is Σ_j w_j |y_j - y| - ½ Σ_ij w_i w_j |y_i - y_j|, for which sums over
+    the sorted responses suffice.
+    """
+    order = np.argsort(train.y)
+    y, share = train.y[order], train.weight[order] / train.weight.sum()
+    centre = share @ y  # so that rounding matters in relation to the spread only
+    y = y - centre
+    level, total = (np.append(0.0, np.cumsum(a)) for a in (share, share * y))
+
+    def distance(points: Floats) -> Floats:
+        at = np.searchsorted(y, points)
+        return points * (2 * level[at] - level[-1]) + total[-1] - 2 * total[at]
+
+    expected = np.average(distance(held_out.y - centre), weights=held_out.weight)
+    return float(expected - 0.5 * (share @ distance(y)))

@@ -12,7 +12,10 @@ from gentle.data import Grouped, Rows
 from gentle.models.ensemble import Ensemble, Kind, best_average
 from gentle.models.forest import LeafShares
 from gentle.models.inputs import Inputs
-from gentle.models.school import Fold, School
+from gentle.models.larger import Sampled
+from gentle.models.lessons import Fold, Lessons, Resident
+from gentle.models.neural import chosen_device
+from gentle.models.school import School
 from gentle.responses import ResponseEncoder
 
 _MAX_SCORED = 4000  # held-out rows that decide about the weights of the average
@@ -39,10 +42,16 @@ def learn(
         The ensemble, the history of its networks' training, its CRPS on unseen rows, their number.
     """
     rows = Rows.of(train)
-    coordinates = _coordinates(model, rows)
+    coordinates = _coordinates(model, train, rows)
     inputs = Inputs.of(rows.x, rows.weight)
     folds = _folds(train, validation, rng)
-    school, history = _schooled(model, train, coordinates, folds, inputs, rng)
+    device = chosen_device(model.device)
+    if isinstance(train, Sampled):
+        held_out = [fold.unseen.x[: 0 if validation else None] for fold in folds]
+        lessons = train.all_rows.encoded(coordinates, inputs, held_out, device)
+    else:
+        lessons = Resident(rows, coordinates, inputs, device)
+    school, history = _schooled(model, train, lessons, coordinates, folds, inputs, rng)
     forests = _grown(model, rows, coordinates[0], folds, rng)
     parts = school.on_unseen(forests)
     weights, widening, crps = best_average(*parts)
@@ -59,6 +68,7 @@ def learn(
 def _schooled(
     model: Any,
     train: Grouped,
+    lessons: Lessons,
     coordinates: list[ResponseEncoder],
     folds: list[Fold],
     inputs: Inputs,
@@ -66,10 +76,11 @@ def _schooled(
 ) -> tuple[School, list[dict[str, float]]]:
     """Trained networks; the strength of the regulariser is the given one, or the best of a grid."""
     strength = model.setting("reg_weight")
-    seed, rows, kinds = int(rng.integers(2**63)), Rows.of(train), _kinds(coordinates, inputs)
+    seed, kinds = int(rng.integers(2**63)), _kinds(coordinates, inputs)
     found = []
     for one in _STRENGTHS if strength == "auto" else (strength,):
-        school = School(model, rows, coordinates, folds, inputs, kinds, np.random.default_rng(seed))
+        own = np.random.default_rng(seed)
+        school = School(model, lessons, coordinates, folds, inputs, kinds, own)
         school.strength = one
         if one:
             school.pull_together(train)
@@ -78,8 +89,9 @@ def _schooled(
     return min(found)[2:]
 
 
-def _coordinates(model: Any, rows: Rows) -> list[ResponseEncoder]:
-    options = {"tails": model.tails, "bounds": model.bounds, "atoms": model.atoms}
+def _coordinates(model: Any, train: Grouped, rows: Rows) -> list[ResponseEncoder]:
+    bounds = train.all_rows.bounds(model.bounds) if isinstance(train, Sampled) else model.bounds
+    options = {"tails": model.tails, "bounds": bounds, "atoms": model.atoms}
     ranks = ResponseEncoder.of(rows.y, rows.weight, scale="ranks", **options)
     at_atoms = np.isin(rows.y, ranks.plateaus[:, 2])
     if rows.weight[at_atoms].sum() > _ATOMS_FORBID_LINEAR * rows.weight.sum():

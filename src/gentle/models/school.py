@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -14,7 +13,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 from torch import Tensor
 
-from gentle.data import Grouped, Rows
+from gentle import teams
+from gentle.data import Grouped
 from gentle.graph import partners
 from gentle.learners import Learner
 from gentle.models.ensemble import (
@@ -28,6 +28,7 @@ from gentle.models.ensemble import (
 )
 from gentle.models.forest import LeafShares
 from gentle.models.inputs import Inputs
+from gentle.models.lessons import Fold, Lessons
 from gentle.models.neural import chosen_device
 from gentle.nets import MonotoneNet
 from gentle.responses import ResponseEncoder
@@ -46,14 +47,6 @@ _PROGRESS = 0.9998  # factor of the score that a cycle must reach to be worth an
 _TRIAL_CYCLES = 3  # after which kinds of network that nobody needs are dropped
 
 
-@dataclass(frozen=True)
-class Fold:
-    """Rows to learn from, as positions among all, and rows that are kept from sight."""
-
-    seen: Ints
-    unseen: Rows
-
-
 class School(Learner):
     """All networks in training together, each on the rows and in the coordinate of its own."""
 
@@ -65,7 +58,7 @@ class School(Learner):
     def __init__(
         self,
         model: Any,
-        rows: Rows,
+        lessons: Lessons,
         coordinates: list[ResponseEncoder],
         folds: list[Fold],
         inputs: Inputs,
@@ -94,18 +87,14 @@ class School(Learner):
         self.strength = 0.0
         emphasis = quadrature(self.level.cpu().numpy()) ** _TAIL_EMPHASIS
         self.level_weight = self._tensor(emphasis / emphasis.sum())
-        longest = max(len(fold.seen) for fold in folds)
-        orders = [np.resize(rng.permutation(folds[fold].seen), longest) for fold, _ in self.members]
-        self.order = torch.as_tensor(np.stack(orders), device=self.device)
-        self.x, self.weight = self._tensor(inputs.encode(rows.x)), self._tensor(rows.weight)
-        intervals = [coordinates[kind.coordinate].interval(rows.y) for _, kind in self.members]
-        self.low = torch.stack([self._tensor(low) for low, _ in intervals])  # (K, N)
-        self.high = torch.stack([self._tensor(high) for _, high in intervals])
+        self.lessons, n_rows = lessons, lessons.n_rows(folds)
+        batch_size = model.setting("batch_size") or min(max(32, n_rows // 64), 1024)
+        self.order, self.batch_size = lessons.order(folds, len(kinds), batch_size, rng)
         self._prepare_validation()
-        self.batch_size = model.setting("batch_size") or min(max(32, longest // 64), 1024)
-        self.steps_per_epoch = math.ceil(longest / self.batch_size)
+        self.steps_per_epoch = math.ceil(self.order.shape[1] / self.batch_size)
         self.cycles = _cycles(self.steps_per_epoch, model.n_steps)
-        self.window = _WINDOW if longest > _AVERAGE_ABOVE else 1
+        self.ends = np.cumsum(self.cycles)  # in epochs
+        self.window = _WINDOW if n_rows > _AVERAGE_ABOVE else 1
         self.rate = model.setting("lr_generator")
         self.optimizer = torch.optim.Adam(self.net.parameters(), lr=self.rate, fused=True)
         self.step_number, self.epoch, self.score_before = 0, 0, np.inf
@@ -160,47 +149,74 @@ class School(Learner):
         self.rate *= factor
 
     def step(self, positions: NDArray[np.int64]) -> dict[str, float]:
-        """One step of all members on a batch of their own rows."""
-        rows = self.order[:, torch.as_tensor(positions, device=self.device)]  # (K, B)
-        jitter = torch.rand(rows.shape, generator=self.draws, device=self.device)
-        z = _between(self.low.gather(1, rows), self.high.gather(1, rows), jitter)
-        values = self.net(self.x[rows] * self.seen)
-        loss = self.losses(values, z, self.weight[rows])
+        """One step of all members on a batch of their own rows, of which a team takes shares."""
+        team, each = teams.present(), self.lessons.block
+        mine, n_rows = team.share(len(positions)), each * len(positions)
+        jitter = torch.rand(len(self.members), n_rows, generator=self.draws, device=self.device)
+        jitter = jitter[:, each * mine.start : each * mine.stop]
+        rows = self.lessons.rows(self.order, positions[mine], len(self.kinds))
+        weight = self.lessons.weight(rows, len(self.kinds))  # (K, B), or a share of it
+        team.add_up([total := weight.sum(1)])
+        values = self.values(rows)
+        loss = self.losses(values, _between(*self.interval(rows), jitter), weight, total)
         if self.partner is not None:
-            loss = loss + self.strength * self.distance(values, rows)
+            loss = loss + self.strength * self.distance(values, rows) / n_rows
         self.optimizer.param_groups[0]["lr"] = self.rate * self._rate()
         self.optimizer.zero_grad(set_to_none=True)
         loss.sum().backward()
+        loss = loss.detach()
+        team.add_up_gradients(self.net.parameters(), loss)
         self.optimizer.step()
         self.step_number += 1
         keep = 1 - 1 / min(self.window, self._cycle()[1] / 5, 1 + self.step_number)
         with torch.no_grad():
-            for mean, weight in zip(self.average.parameters(), self.net.parameters()):
-                mean.lerp_(weight, 1 - keep)
-        return {"loss": float(loss.detach().mean())}
+            for mean, now in zip(self.average.parameters(), self.net.parameters()):
+                mean.lerp_(now, 1 - keep)
+        return {"loss": float(loss.mean())}
 
-    def losses(self, values: Tensor, z: Tensor, weight: Tensor) -> Tensor:
+    def values(self, rows: Tensor) -> Tensor:
+        """The members' maps at a batch of theirs, ``(K, B, M + 1)``.
+
+        The first layer is one product for each kind of network, with the inputs that it sees.
+        """
+        weight, bias, n_kinds, parts = self.net.weights[0], self.net.biases[0], len(self.kinds), []
+        for number, kind in enumerate(self.kinds):
+            view = _view(kind, self.inputs)
+            x = self.lessons.inputs(rows, number, n_kinds, view)  # (n_folds, B, d)
+            parts.append(torch.baddbmm(bias[number::n_kinds], x, weight[number::n_kinds, view]))
+        return self.net.after_first(torch.stack(parts, 1).flatten(0, 1))
+
+    def interval(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """First and last z of the responses of a batch, ``(K, B)`` each."""
+        n_kinds = len(self.kinds)
+        found = [
+            self.lessons.interval(rows, number, n_kinds, kind.coordinate)
+            for number, kind in enumerate(self.kinds)
+        ]
+        low, high = (torch.stack(ends, 1).flatten(0, 1) for ends in zip(*found))
+        return low, high
+
+    def losses(self, values: Tensor, z: Tensor, weight: Tensor, total: Tensor) -> Tensor:
         """Twice each member's pinball loss over all levels, outer ones emphasised, ``(K,)``."""
-        gap = z.unsqueeze(-1) - values  # (K, B, M + 1)
-        pinball = torch.maximum(self.level * gap, (self.level - 1) * gap) @ self.level_weight
-        return 2 * (pinball * weight).sum(1) / weight.sum(1)
+        share = 2 * weight / total.unsqueeze(1)
+        return _Pinball.apply(values, z, share, self.level, self.level_weight)
 
     def pull_together(self, train: Grouped) -> None:
         """From now on, pull the map of each row towards that of its covariate's partner."""
-        found = partners(train.x)
+        found = partners(train.x, torch.get_num_threads()).parent
         row = train.start[:-1]  # a row of each covariate
         partner = np.where(found >= 0, row[found], row)  # the root is its own partner
         self.partner = torch.as_tensor(partner[train.group], device=self.device)  # (N,)
 
     def distance(self, values: Tensor, rows: Tensor) -> Tensor:
-        """Mean squared Wasserstein distance to the partners, ∫ |T_i - T_j|² du, ``(K,)``."""
+        """Squared Wasserstein distances to the partners, ∫ |T_i - T_j|² du, summed, ``(K,)``."""
         assert self.partner is not None
-        there = self.net(self.x[self.partner[rows]] * self.seen)
-        return ((values - there).square() @ self.length).mean(1)
+        there = self.values(self.partner[rows])
+        return ((values - there).square() @ self.length).sum(1)
 
     def _cycle(self) -> tuple[float, int]:
         """The share of the present cycle that is done, and its steps."""
-        ends = np.cumsum(self.cycles) * self.steps_per_epoch
+        ends = self.ends * self.steps_per_epoch
         cycle = min(int(np.searchsorted(ends, self.step_number, "right")), len(ends) - 1)
         length = self.cycles[cycle] * self.steps_per_epoch
         return (self.step_number - (ends[cycle] - length)) / length, length
@@ -214,10 +230,11 @@ class School(Learner):
     def validate(self) -> float:
         """Score the weights and their averages on unseen rows, and keep each member's best."""
         self.epoch += 1
-        found = []
+        found, total = [], self.unseen_weight.sum(1)
         for net in (self.net, self.average):
             values = net(self.unseen_x)
-            scores = self.losses(values, self.unseen_z, self.unseen_weight).cpu().numpy()
+            losses = self.losses(values, self.unseen_z, self.unseen_weight, total)
+            scores = losses.cpu().numpy()
             better = scores < self.best_score
             which = torch.as_tensor(np.flatnonzero(better), device=self.device)
             for name, weight in net.state_dict().items():
@@ -231,7 +248,7 @@ class School(Learner):
         """Whether a whole cycle has brought nothing, or overfitting has gone far."""
         if self.score > _HOPELESS * self.best_score.mean():
             return True
-        ends = np.cumsum(self.cycles)
+        ends = self.ends
         if self.epoch not in ends:
             return False
         before, self.score_before = self.score_before, float(self.best_score.mean())
@@ -264,7 +281,7 @@ class School(Learner):
         for one, old in zip((self.net, self.average), weights):
             one.load_state_dict({name: weight[members] for name, weight in old.items()})
         self.best = {name: weight[members] for name, weight in self.best.items()}
-        for name in ("seen", "order", "low", "high", "unseen_x", "unseen_z", "unseen_weight"):
+        for name in ("seen", "order", "unseen_x", "unseen_z", "unseen_weight"):
             setattr(self, name, getattr(self, name)[members])
         self.members, self.kinds = [self.members[member] for member in members], kinds
         self.best_score = self.best_score[members]
@@ -299,6 +316,34 @@ class School(Learner):
 
     def _tensor(self, array: Floats) -> Tensor:
         return torch.as_tensor(array, dtype=torch.float32, device=self.device)
+
+
+class _Pinball(torch.autograd.Function):
+    """Σ_b s_b Σ_k w_k max(l_k g_bk, (l_k - 1) g_bk) for gaps g_bk = z_b - v_bk, member by member.
+
+    Its derivative by v is constant between kinks: kept from the way forward, it makes the way back
+    one product.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, v: Tensor, z: Tensor, s: Tensor, level: Tensor, w: Tensor) -> Tensor:
+        """Values ``(K, B, M + 1)``, z and s ``(K, B)``, levels and w ``(M + 1,)`` to ``(K,)``."""
+        gap = z.unsqueeze(-1) - v
+        slope = torch.where(gap < 0, (level - 1) * w, level * w)
+        ctx.save_for_backward(slope, s)
+        return (torch.linalg.vecdot(gap, slope) * s).sum(1)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        """Of all arguments, values only have a gradient."""
+        slope, s = ctx.saved_tensors
+        return slope * (-s * grads[0].unsqueeze(1)).unsqueeze(-1), None, None, None, None
+
+
+def _view(kind: Kind, inputs: Inputs) -> slice:
+    """Where among the inputs a kind's views stand, which follow each other."""
+    first, last = inputs.view(kind.views[0]), inputs.view(kind.views[-1])
+    return slice(first.start, last.stop)
 
 
 def _between(low: Tensor, high: Tensor, u: Tensor) -> Tensor:

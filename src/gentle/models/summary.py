@@ -56,6 +56,12 @@ def _rows(model: ConditionalGenerator) -> str:
     said = f"{facts.n_rows:,} rows"
     if facts.n_used < facts.n_rows:
         said += f", {facts.n_used:,} of positive weight"
+    if facts.n_sampled:
+        said += (
+            f"; {facts.n_sampled:,} of them, drawn at random, decided how columns and response are "
+            f"encoded: ranks are at most {100 * facts.rank_error:.2g} % off (with probability 95 %)"
+        )
+        return said
     if facts.n_distinct < facts.n_used:
         said += f", of which {facts.n_distinct:,} differ"
     said += f", with {facts.n_covariates:,} different covariates"
@@ -140,6 +146,11 @@ def _training(history: Any) -> list[str]:
     if scored:
         best = min(scored, key=lambda record: record["validation"])
         said += f"; best validation {best['validation']:.4g} after epoch {best['epoch']:.0f}"
+    if "tree_excess" in last:
+        said += (
+            "; with an approximate spanning tree, whose nearest neighbours are "
+            f"{last['tree_excess']:.1%} farther away than the true ones"
+        )
     return [said]
 
 

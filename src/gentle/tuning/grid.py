@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ from gentle.streams import Seed
 from gentle.tuning.folder import Folder, study_folder
 from gentle.tuning.problem import (
     Callback,
+    Course,
     Criterion,
+    Outcome,
     Problem,
     TuningResult,
     as_deadline,
@@ -28,8 +31,6 @@ from gentle.tuning.problem import (
     as_table,
     check_settings,
     driven,
-    no_more,
-    told,
 )
 
 PAPER_GRID: Mapping[str, Sequence[Any]] = {
@@ -97,37 +98,50 @@ def grid_search(
         problem = Problem.of(model, table, eval_set, validation_fraction, criterion, seed)
         place.agree({"kind": "grid search", "seed": seed, **problem.facts()})
         files = {place.path / f"{key}.json": point for key, point in points.items()}
-        deadline = as_deadline(timeout)
-        items = [
-            (problem, point, file, deadline)
-            for file, point in files.items()
-            if _stored(file).get("score") is None
-        ]
+        items = [item for item in files.items() if _stored(item[0]).get("score") is None]
 
         def tell() -> None:
             if callback is not None:
                 callback(_trials(files), len(files))
 
-        error = driven(_point, items, n_workers, tell, proven=len(items) < len(files))
+        proven = len(items) < len(files)
+        course = Course(_Points(problem), items, as_deadline(timeout), tell, proven)
+        error = driven(course, n_workers)
         trials = _trials(files)
     return problem.concluded(trials, None, error, table, eval_set)
 
 
-def _point(problem: Problem, settings: dict[str, Any], file: Path, deadline: float) -> str | None:
-    """Score one point and store it; returns what went wrong, if anything."""
-    if no_more(deadline):
-        return None
-    started = time.perf_counter()
-    record: dict[str, Any] = {"settings": settings, "score": None, "error": None}
-    try:
-        record["score"] = problem.score(settings)
-    except Exception as error:
-        record["error"] = f"{settings} failed with {told(error)}"
-    record["seconds"] = time.perf_counter() - started
-    scratch = file.with_suffix(".part")
-    scratch.write_text(json.dumps(record, default=repr), encoding="utf-8")
-    os.replace(scratch, file)  # a stored point is a whole one
-    return record["error"]
+@dataclass
+class _Point:
+    file: Path
+    settings: dict[str, Any]
+    started: float = field(default_factory=time.perf_counter)
+
+
+@dataclass(frozen=True)
+class _Points:
+    """The points of a grid, a file each; see `Trials`."""
+
+    problem: Problem
+
+    def ask(self, item: tuple[Path, dict[str, Any]]) -> _Point:
+        return _Point(*item)
+
+    def is_hopeless(self, trial: _Point, record: dict[str, float]) -> bool:
+        return False
+
+    def tell(self, trial: _Point, outcome: Outcome) -> str | None:
+        failed = isinstance(outcome, str)
+        record = {
+            "settings": trial.settings,
+            "score": None if failed else outcome,
+            "error": f"{trial.settings} failed with {outcome}" if failed else None,
+            "seconds": time.perf_counter() - trial.started,
+        }
+        scratch = trial.file.with_suffix(".part")
+        scratch.write_text(json.dumps(record, default=repr), encoding="utf-8")
+        os.replace(scratch, trial.file)  # a stored point is a whole one
+        return record["error"]
 
 
 def _key(settings: dict[str, Any]) -> str:

@@ -7,10 +7,12 @@ import math
 import multiprocessing
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from numbers import Integral
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 import pandas as pd
@@ -22,6 +24,7 @@ from gentle.data import Grouped, responses_per_covariate
 from gentle.models.base import ConditionalGenerator
 from gentle.models.intake import CheckedRows, EvalSet
 from gentle.models.registry import model_class
+from gentle.training import watching
 from gentle.workers import finished
 
 Floats = NDArray[np.float64]
@@ -29,6 +32,7 @@ Rows = tuple[Any, Floats, Floats]  # covariates as users pass them, responses, w
 Table = tuple[Any, ArrayLike, ArrayLike | None]  # the same as users pass them
 Criterion = Literal["crps", "wd"]
 Callback = Callable[[pd.DataFrame, int], None]
+Outcome = float | str | None  # of a trial: its score, what went wrong, or given up
 
 _MIN_RESPONSES_FOR_WD = 20
 _HOPELESS = 3  # failures without a success
@@ -197,40 +201,120 @@ def check_settings(model: ConditionalGenerator, names: Iterable[str]) -> None:
         )
 
 
-def driven(
-    work: Callable[..., str | None],
-    items: Sequence[tuple[Any, ...]],
-    n_workers: int,
-    tell: Callable[[], None],
-    proven: bool,
-) -> str | None:
-    """Work through trials.
+class Trials(Protocol):
+    """The trials of a search: which comes next, whether it is worth finishing, how it went."""
 
-    Args:
-        work: Makes a trial, and returns what went wrong in it; that becomes a warning.
-        items: Its arguments.
-        n_workers: Number of processes.
+    @property
+    def problem(self) -> Problem:
+        """What settings are judged by."""
+        ...
+
+    def ask(self, item: Any) -> Any:
+        """Begin a trial; it has ``settings``. What an item is, is the search's own business."""
+        ...
+
+    def is_hopeless(self, trial: Any, record: dict[str, float]) -> bool:
+        """Take down an epoch of the trial's training, and say whether it should be the last."""
+        ...
+
+    def tell(self, trial: Any, outcome: Outcome) -> str | None:
+        """Store how a trial went; returns what went wrong, if anything."""
+        ...
+
+
+class _Stopped(Exception):
+    """A trial is given up."""
+
+
+@dataclass
+class Course:
+    """The course of a search.
+
+    Attributes:
+        trials: Makes and keeps the trials.
+        items: What to begin them with, one after the other.
+        deadline: When to begin no more of them.
         tell: Called at the start and after each trial.
-        proven: Whether a trial has ended well before. If none has, and none of the first three
-            does, there is no point in going on.
-
-    Returns:
-        What went wrong last, if anything.
+        proven: Whether a trial has ended well. If none has, and none of the first three does, there
+            is no point in going on.
+        errors: What went wrong.
     """
-    errors: list[str] = []
-    tell()
-    for _, error in finished(work, items, n_workers):
+
+    trials: Trials
+    items: Sequence[Any]
+    deadline: float
+    tell: Callable[[], None]
+    proven: bool
+    errors: list[str] = field(default_factory=list)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no further trial should begin."""
+        return no_more(self.deadline) or (not self.proven and len(self.errors) >= _HOPELESS)
+
+    def ended(self, error: str | None) -> None:
+        """A trial has ended, well or with an error, which becomes a warning."""
+        if error is None:
+            self.proven = True
+        else:
+            warnings.warn(error, stacklevel=4)
+            self.errors.append(error)
+        self.tell()
+
+
+_elsewhere: ContextVar[Callable[[Course], None] | None] = ContextVar("elsewhere", default=None)
+
+
+@contextmanager
+def run_by(runner: Callable[[Course], None]) -> Iterator[None]:
+    """Let the searches within make their trials elsewhere than in processes of this machine."""
+    token = _elsewhere.set(runner)
+    try:
+        yield
+    finally:
+        _elsewhere.reset(token)
+
+
+def driven(course: Course, n_workers: int) -> str | None:
+    """Work through trials in processes; returns what went wrong last, if anything."""
+    course.tell()
+    if (runner := _elsewhere.get()) is not None:
+        runner(course)
+        return course.errors[-1] if course.errors else None
+    items = [(course.trials, item, course.deadline) for item in course.items]
+    for _, error in finished(_made, items, n_workers):
         if isinstance(error, Exception):
             raise error
-        if error is None:
-            proven = True
-        else:
-            warnings.warn(error, stacklevel=3)
-            errors.append(error)
-        tell()
-        if not proven and len(errors) == _HOPELESS:
+        course.ended(error)
+        if not course.proven and len(course.errors) == _HOPELESS:
             break
-    return errors[-1] if errors else None
+    return course.errors[-1] if course.errors else None
+
+
+def _made(trials: Trials, item: Any, deadline: float) -> str | None:
+    """Make a trial; returns what went wrong in it, if anything."""
+    if no_more(deadline):
+        return None
+    trial = trials.ask(item)
+
+    def watch(record: dict[str, float]) -> None:
+        if trials.is_hopeless(trial, record):
+            raise _Stopped
+
+    return trials.tell(trial, outcome_of(trials.problem, trial.settings, watch))
+
+
+def outcome_of(
+    problem: Problem, settings: dict[str, Any], watch: Callable[[dict[str, float]], None]
+) -> Outcome:
+    """The score of some settings, None if their training is given up, or the error as a text."""
+    try:
+        with watching(watch):
+            return problem.score(settings)
+    except _Stopped:
+        return None
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
 
 
 def no_more(deadline: float) -> bool:
@@ -249,11 +333,6 @@ def as_table(records: list[tuple[int, dict[str, Any], float | None, float, str]]
     columns = pd.Index(["number", "settings", "score", "seconds", "state"])
     frame = pd.DataFrame(records, columns=columns)
     return frame.astype({"number": int, "score": float, "seconds": float})
-
-
-def told(error: Exception) -> str:
-    """An exception in one line, for those who were not there."""
-    return f"{type(error).__name__}: {error}"
 
 
 def _changed(model: ConditionalGenerator, settings: dict[str, Any]) -> ConditionalGenerator:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,12 @@ from numpy.typing import ArrayLike
 from gentle.models.base import ConditionalGenerator, EvalSet
 from gentle.spaces import Between, OneOf, Space
 from gentle.streams import Seed
-from gentle.training import watching
 from gentle.tuning.folder import Folder, study_folder
 from gentle.tuning.problem import (
     Callback,
+    Course,
     Criterion,
+    Outcome,
     Problem,
     TuningResult,
     as_deadline,
@@ -28,8 +29,6 @@ from gentle.tuning.problem import (
     as_table,
     check_settings,
     driven,
-    no_more,
-    told,
 )
 
 _JOURNAL = "trials.log"
@@ -119,44 +118,57 @@ def search(
                 callback(trials(), n_trials)
 
         n_done = int(trials()["state"].isin(["finished", "stopped early"]).sum())
-        item = (problem, space, place.path, seed, as_deadline(timeout))
-        items = [item] * (n_trials - n_done)
-        error = driven(_trial, items, n_workers, tell, proven=n_done > 0)
+        made = _Trials(problem, space, place.path, seed)
+        items = [None] * (n_trials - n_done)
+        error = driven(Course(made, items, as_deadline(timeout), tell, n_done > 0), n_workers)
         found = trials()
         own_score = _score_as_given(study)
     return problem.concluded(found, own_score, error, table, eval_set)
 
 
-def _trial(problem: Problem, space: Space, folder: Path, seed: int, deadline: float) -> str | None:
-    """Try some settings and store how it went; returns what went wrong, if anything."""
-    if no_more(deadline):
+@dataclass
+class _Trial:
+    of_study: Any  # Optuna's own object
+    settings: dict[str, Any]
+    n_epochs: int = 0  # taken down so far
+
+
+@dataclass(frozen=True)
+class _Trials:
+    """The trials of a study in a folder; see `Trials`."""
+
+    problem: Problem
+    space: Space
+    folder: Path
+    seed: int
+
+    def ask(self, item: None) -> _Trial:
+        study = _study(self.folder)
+        trial = study.ask()
+        # A source of its own for every trial: an interrupted search goes on as if it had not been.
+        own_seed = int(np.random.SeedSequence([self.seed, trial.number]).generate_state(1)[0])
+        study.sampler = _optuna().samplers.TPESampler(seed=own_seed, multivariate=False)
+        names = _own(self.problem, self.space) if _AS_GIVEN in trial.user_attrs else self.space
+        return _Trial(trial, {name: _suggested(trial, name, self.space[name]) for name in names})
+
+    def is_hopeless(self, trial: _Trial, record: dict[str, float]) -> bool:
+        if "validation" not in record:
+            return False
+        trial.n_epochs += 1
+        trial.of_study.report(record["validation"], trial.n_epochs)
+        return _AS_GIVEN not in trial.of_study.user_attrs and trial.of_study.should_prune()
+
+    def tell(self, trial: _Trial, outcome: Outcome) -> str | None:
+        states, study, of_study = _optuna().trial.TrialState, _study(self.folder), trial.of_study
+        if outcome is None:
+            study.tell(of_study, state=states.PRUNED)
+        elif isinstance(outcome, str):
+            of_study.set_user_attr(_ERROR, outcome)
+            study.tell(of_study, state=states.FAIL)
+            return f"trial {of_study.number} ({trial.settings}) failed with {outcome}"
+        else:
+            study.tell(of_study, outcome)
         return None
-    optuna, study = _optuna(), _study(folder)
-    trial = study.ask()
-    # A source of its own for every trial: an interrupted search goes on as if it had not been.
-    own_seed = int(np.random.SeedSequence([seed, trial.number]).generate_state(1)[0])
-    study.sampler = optuna.samplers.TPESampler(seed=own_seed, multivariate=False)
-    as_given = _AS_GIVEN in trial.user_attrs
-    names = _own(problem, space) if as_given else space
-    settings = {name: _suggested(trial, name, space[name]) for name in names}
-    epochs = itertools.count(1)
-
-    def watch(record: dict[str, float]) -> None:
-        if "validation" in record:
-            trial.report(record["validation"], next(epochs))
-            if not as_given and trial.should_prune():
-                raise optuna.TrialPruned
-
-    try:
-        with watching(watch):
-            study.tell(trial, problem.score(settings))
-    except optuna.TrialPruned:
-        study.tell(trial, state=optuna.trial.TrialState.PRUNED)
-    except Exception as error:
-        trial.set_user_attr(_ERROR, told(error))
-        study.tell(trial, state=optuna.trial.TrialState.FAIL)
-        return f"trial {trial.number} ({settings}) failed with {told(error)}"
-    return None
 
 
 def _study(folder: Path) -> Any:
