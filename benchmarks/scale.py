@@ -1,7 +1,8 @@
 """Where the seconds of a fit go, and what a million rows cost: time by phase, memory, accuracy.
 
-Every fit has a process of its own with one thread. Its seconds are those of the processor, which
-other work on the machine changes little; the clock's are beside them. Peak memory is that of
+Every fit has a process of its own with one thread. Its seconds are those of the processor; other
+work on the machine changes them by up to a fifth, so that smaller differences mean nothing, and
+the clock's beside them by much more. Peak memory is that of
 Python, PyTorch and all else. Synthetic rows have ten columns, of which five matter
 ("varying-spread" of `gentle.datasets`), and a known law: W1 is the mean distance of quantile
 functions from the true ones at 2,000 new rows, the excess CRPS is what a perfect forecast saves.

@@ -65,16 +65,14 @@ PAGES = [
 
 @pytest.fixture
 def hurried(monkeypatch, tmp_path):
-    """A folder of its own, and a library that learns little from few rows."""
+    """A folder of its own, and a library that learns little."""
     from gentle import cluster
     from gentle.explorer import server
     from gentle.explorer.exhibit import Exhibit
     from gentle.models import registry
 
-    load = gentle.datasets.load
     defaults = gentle.GENTLE.__init__.__kwdefaults__ | HURRY
     monkeypatch.setattr(gentle.GENTLE.__init__, "__kwdefaults__", defaults)
-    monkeypatch.setattr(gentle.datasets, "load", lambda *a, **k: shortened(load(*a, **k)))
     monkeypatch.setattr(registry, "MODULES", dict(registry.MODULES))  # pages may add to it
     monkeypatch.setattr(server, "require_extra", lambda: None)
     monkeypatch.setattr(
@@ -84,6 +82,13 @@ def hurried(monkeypatch, tmp_path):
         called = create_autospec(getattr(cluster, name))  # tests/test_cluster.py has the real ones
         monkeypatch.setattr(cluster, name, called)
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def few_rows(monkeypatch):
+    """Data sets of few rows."""
+    load = gentle.datasets.load
+    monkeypatch.setattr(gentle.datasets, "load", lambda *a, **k: shortened(load(*a, **k)))
 
 
 def shortened(benchmark):
@@ -130,12 +135,12 @@ def read(page, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_what_a_page_tells_its_reader_to_do_works(page, hurried, monkeypatch):
+def test_what_a_page_tells_its_reader_to_do_works(page, hurried, few_rows, monkeypatch):
     read(page, monkeypatch)
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_model_of_the_page_on_models_keeps_the_contract(hurried, monkeypatch):
+def test_the_model_of_the_page_on_models_keeps_the_contract(hurried, few_rows, monkeypatch):
     module = read(DOCS / "adding_a_model.md", monkeypatch)
     rng = np.random.default_rng(0)
     X, weight = rng.normal(size=(120, 3)), rng.integers(0, 4, 120)
@@ -246,7 +251,8 @@ def test_the_site_can_be_read_and_searched_as_files_without_a_server(site):
             page.goto((site / f"{name}.html").as_uri())
             broken = "() => [...document.images].filter(i => i.complete && !i.naturalWidth).length"
             assert page.evaluate(broken) == 0
-        page.get_by_label("Search", exact=True).first.fill("top-code")
+        page.locator("input.md-search__input").click()
+        page.keyboard.type("top-code", delay=50)
         page.locator(".md-search-result__link").first.wait_for()
         narrow = chromium.new_page(viewport={"width": 390, "height": 844})
         for path in site.rglob("*.html"):

@@ -29,6 +29,7 @@ SCRIPTS = ROOT / "examples" / "tutorials"
 PAGES = ROOT / "docs" / "tutorials"
 TEXT = "[markdown]"
 WIDTH = 92
+FILE_DPI, CSS_DPI = 200, 130  # pixels per inch of the pictures, and of the page that shows them
 MARKER = re.compile(r"^# %%(.*)$", re.MULTILINE)
 
 
@@ -75,7 +76,8 @@ def run(source: str, picture: Callable[[Any], str]) -> Iterator[str]:
             yield f"```text\n{lines}\n```"
         for number in plt.get_fignums():
             figure = plt.figure(number)
-            yield f"![{words}]({picture(figure)})"
+            width = round(CSS_DPI * figure.get_figwidth())
+            yield f'![{words}]({picture(figure)}){{ width="{width}" }}'
             plt.close(figure)
 
 
@@ -91,7 +93,7 @@ def build(script: Path) -> None:
 
     def picture(figure: Any) -> str:
         file = f"{name}-{len(pictures) + 1}.png"
-        figure.savefig(pictures.setdefault(file, io.BytesIO()), dpi=200)
+        figure.savefig(pictures.setdefault(file, io.BytesIO()), dpi=FILE_DPI)
         return file
 
     text = "\n\n".join(run(source, picture))

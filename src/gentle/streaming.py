@@ -15,6 +15,7 @@ import pandas as pd
 
 from gentle.columns import as_pandas
 from gentle.distribution import ConditionalDistribution
+from gentle.sources import parquet_pieces, progress
 from gentle.streams import Seed, as_seed
 from gentle.support import OutOfSupportWarning, Strangers
 
@@ -218,19 +219,13 @@ def _pieces(X: Any, size: int, names: Any) -> Iterator[Any]:
 
 
 def _parquet_pieces(path: Path, size: int, names: Any) -> Iterator[pd.DataFrame]:
-    import pyarrow as pa
-    from pyarrow.parquet import ParquetFile
+    from pyarrow.parquet import read_schema
 
-    with ParquetFile(path) as file:
-        known = file.schema_arrow.names
-        missing = [] if names is None else [name for name in names if name not in known]
-        if missing:
-            raise ValueError(f"{str(path)!r} has no column {missing[0]!r}; its columns are {known}")
-        columns = None if names is None else list(names)
-        for batch in file.iter_batches(size, columns=columns):
-            table = pa.Table.from_batches([batch]).replace_schema_metadata(None)
-            frame = table.to_pandas(date_as_object=False)
-            yield frame if columns is None else frame[columns]
+    known = read_schema(path).names
+    missing = [] if names is None else [name for name in names if name not in known]
+    if missing:
+        raise ValueError(f"{str(path)!r} has no column {missing[0]!r}; its columns are {known}")
+    return parquet_pieces(path, size, None if names is None else list(names))
 
 
 def count_rows(X: Any) -> int | None:
@@ -254,7 +249,7 @@ def _written(
     n_rows = 0
     with (
         parquet_writer(Path(path), overwrite) as append,
-        _progress(label, count_rows(X)) as advance,
+        progress(label, count_rows(X)) as advance,
     ):
         for first_row, dist in answers(model, X, step):
             append(columns(first_row, dist))
@@ -292,18 +287,3 @@ def parquet_writer(path: Path, overwrite: bool) -> Iterator[Callable[[dict[str, 
         if writer is not None:
             writer.close()
         scratch.unlink(missing_ok=True)
-
-
-@contextmanager
-def _progress(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A progress bar over rows on standard error, if that is a terminal; no label is no bar."""
-    from rich.console import Console
-    from rich.progress import MofNCompleteColumn, Progress
-
-    console = Console(stderr=True)
-    if not (label and (console.is_terminal or console.is_jupyter)):
-        yield lambda rows: None
-        return
-    with Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=console) as bar:
-        task = bar.add_task(label, total=total)
-        yield lambda rows: bar.advance(task, rows)
