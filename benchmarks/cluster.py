@@ -1,6 +1,6 @@
 """What a cluster gains, and what grows with the rows: writes benchmarks/cluster.md.
 
-Seconds per epoch of `GENTLE` with one and with two Ray workers (batches of 8,192 rows, one thread
+Seconds per epoch of `GENTLE` with one and with two Ray workers (large batches, one thread
 each), taken in turns in one run; the message that workers add up after each step, and how long that
 takes; seconds per step, memory and scratch space as rows and batches grow; draws a second.
 
@@ -34,7 +34,7 @@ import torch
 from gentle import GENTLE, cluster, streaming
 from gentle.teams import Team, together
 
-BATCH = 8192
+BATCHES = (8192, 16_384)
 N_COLUMNS = 10
 HERE = Path(__file__).with_suffix(".md")
 
@@ -64,7 +64,7 @@ def table(n: int, seed: int = 0) -> pd.DataFrame:
     return frame.assign(y=X[:, 0] + np.exp(X[:, 1] / 3) * rng.normal(size=n))
 
 
-def model(n_steps: int, batch_size: int = BATCH) -> GENTLE:
+def model(n_steps: int, batch_size: int = BATCHES[0]) -> GENTLE:
     settings = {"n_steps": n_steps, "batch_size": batch_size, "n_trees": 0}
     return GENTLE(**settings, random_state=0, verbose=0, device="cpu")
 
@@ -78,19 +78,19 @@ def spread(values: list[float]) -> str:
     return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
 
 
-def speed(n_rows: int, repeats: int) -> list[str]:
+def speed(n_rows: int, repeats: int, batch: int) -> list[str]:
     frame, n_epochs = table(n_rows), 6
     X, y = frame.drop(columns="y"), frame["y"]
-    n_steps = n_epochs * math.ceil(n_rows / BATCH)
+    n_steps = n_epochs * math.ceil(n_rows / batch)
     seconds: dict[int, list[float]] = {1: [], 2: []}
     for turn in range(repeats):
         for n_workers in (1, 2)[:: 1 - 2 * (turn % 2)]:
-            fitted = cluster.fit(model(n_steps), X, y, n_workers=n_workers)
+            fitted = cluster.fit(model(n_steps, batch), X, y, n_workers=n_workers)
             seconds[n_workers].append(per_epoch(fitted))
             print(f"{n_workers} worker(s): {seconds[n_workers][-1]:.2f} s", flush=True)
     ratios = [one / two for one, two in zip(seconds[1], seconds[2])]
     return [
-        f"{n_rows:,} rows of {N_COLUMNS} columns, batches of {BATCH:,}, one thread per worker, "
+        f"{n_rows:,} rows of {N_COLUMNS} columns, batches of {batch:,}, one thread per worker, "
         f"{repeats} fits each in turns; medians with the smallest and the largest.\n",
         "| workers | seconds per epoch |\n|---|---|",
         *(f"| {n} | {spread(found)} |" for n, found in seconds.items()),
@@ -215,10 +215,10 @@ def main() -> None:
     parser.add_argument("--note", default="", help="a sentence about the machine")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    rows, repeats = (65_536, 2) if given.quick else (131_072, 3)
+    rows, repeats = (65_536, 3) if given.quick else (131_072, 3)
     with cluster.connect("local", 2):
         parts = {
-            "Training": speed(rows, repeats),
+            **{f"Training, batch {batch:,}": speed(rows, repeats, batch) for batch in BATCHES},
             "Draws": sampling(50_000 if given.quick else 200_000, repeats),
         }
     parts["The message"] = message()

@@ -76,10 +76,7 @@ def grown(kind: str, n: int, method: str) -> dict[str, Any]:
             found = graph.partners(x, N_THREADS)
         parent, facts["nearest"] = found.parent, found.excess
     else:
-        if method == "Borůvka":
-            graph.PRIM_UP_TO = 0
-        else:
-            graph.PRIM_UP_TO = n
+        graph.PRIM_UP_TO = n if method == "Prim" else 0
         parent = graph.spanning_tree(x, n_jobs=N_THREADS)
     facts |= {
         "seconds": round(time.perf_counter() - wall, 2),
@@ -103,10 +100,7 @@ def cells(kinds: list[str], sizes: list[int]) -> list[tuple[str, int, str]]:
         if wide and n != 100_000:
             continue
         wanted.append((kind, n, "Prim" if wide else "Borůvka"))
-        if n <= 10_000:
-            wanted.append((kind, n, "Prim"))
-        else:
-            wanted.append((kind, n, "approximate"))
+        wanted.append((kind, n, "Prim" if n <= 10_000 else "approximate"))
     return sorted(wanted, key=lambda cell: (cell[1], cell[2] == "approximate"))
 
 
@@ -125,13 +119,13 @@ def report(found: list[dict[str, Any]]) -> str:
     lines = [
         "# The Euclidean spanning tree at scale",
         f"`python benchmarks/spanning_tree.py`, {when}; 2 x86-64 cores, {N_THREADS} threads, on "
-        f"which other work ran at the same time (load {min(loads):.0f} to {max(loads):.0f}): "
-        "seconds of the clock are several times those of an idle machine, CPU seconds are of both "
-        f"threads together; Python {platform.python_version()}, {packages}. Peak memory is that of "
-        "the whole process, with Python and the points.",
-        "| points | n × d | algorithm | seconds | CPU seconds | peak MiB | total length | against "
-        "the exact tree |",
-        "|---|---|---|---|---|---|---|---|",
+        f"which other work ran at the same time (load {min(loads):.0f} to {max(loads):.0f} at the "
+        "end of a cell): seconds of the clock are much more than on an idle machine, CPU "
+        f"seconds are of both threads together; Python {platform.python_version()}, {packages}. "
+        "Peak memory is that of the whole process, with Python and the points.",
+        "| points | n × d | algorithm | load | seconds | CPU seconds | peak MiB | total length | "
+        "against the exact tree |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     table = []
     for (kind, n, method), facts in sorted(
@@ -143,7 +137,8 @@ def report(found: list[dict[str, Any]]) -> str:
             share = facts["weight"] / exact["weight"] - 1
             against = f"{share:+.1e}" if method == "Borůvka" else f"{share:+.2%}"
         table.append(
-            f"| {kind.split(',')[0]} | {n:,} × {facts['d']} | {method} | {facts['seconds']:,.1f} | "
+            f"| {kind.split(',')[0]} | {n:,} × {facts['d']} | {method} | {facts['load']:.0f} | "
+            f"{facts['seconds']:,.1f} | "
             f"{facts['cpu_seconds']:,.1f} | {facts['mib']:,} | {facts['weight']:,.6g} | {against} |"
         )
     lines.append("\n".join(table))
@@ -202,7 +197,8 @@ def main() -> None:
             print(path.name, child.stdout.strip(), flush=True)
     paths = [record(given.folder, cell) for cell in cells(list(KINDS), list(SIZES))]
     found = [json.loads(path.read_text()) for path in paths if path.exists()]
-    text = report(found)
+    notes = given.folder / "notes.md"  # written by hand
+    text = report(found) + (f"\n{notes.read_text()}" if notes.exists() else "")
     given.folder.with_suffix(".md").write_text(text, encoding="utf-8")
     print(text)
 

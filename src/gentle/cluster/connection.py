@@ -66,6 +66,7 @@ def import_ray() -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent to its makers
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # and nothing printed unless asked for
     os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")  # Ctrl-C is what it always is
+    os.environ.setdefault("RAY_worker_niceness", "0")  # its own services would go first
     try:
         import ray
     except ImportError as error:
