@@ -40,11 +40,11 @@ def with_value(X: Any, label: Any, value: Any) -> Any:
         return copy
     new: Any = pd.Series(np.asarray(value) if np.ndim(value) else value, X.index)
     if isinstance(old.dtype, pd.CategoricalDtype):
-        new = new.astype(old.dtype)
-        if (new.isna() & pd.notna(value)).any():
+        if not (new.isin(old.cat.categories) | new.isna()).all():
             raise ValueError(
                 f"column {label!r} has the levels {list(old.cat.categories)}, not {value!r}"
             )
+        new = new.astype(old.dtype)
     copy = X.copy()
     copy[label] = new
     return copy

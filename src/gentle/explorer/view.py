@@ -33,6 +33,8 @@ class _Streamlit:
     """The package, imported when it is first used: this module can be read without it."""
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what is asked of any object is not asked of the package
+            raise AttributeError(name)
         return getattr(import_module("streamlit"), name)
 
 
