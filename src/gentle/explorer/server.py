@@ -110,6 +110,7 @@ def _settings(port: int) -> dict[str, Any]:
         "browser.gatherUsageStats": "false",
         "client.toolbarMode": "minimal",
         "logger.hideWelcomeMessage": "true",
+        "logger.level": "warning",
         "theme.base": "light",
         "theme.primaryColor": "#0072B2",
         "theme.metricValueFontSize": "1.4rem",
