@@ -15,7 +15,7 @@ from torch.nn import functional
 from gentle import GENTLE, KNN
 from gentle.models import ensemble
 from gentle.models.inputs import Inputs
-from gentle.models.school import _between
+from gentle.models.objective import between
 from gentle.responses import ResponseEncoder
 
 _straight_pieces = Inputs.encode
@@ -109,7 +109,7 @@ class ParameterSharing:
 
         def loss(rows: np.ndarray, together: bool) -> torch.Tensor:
             jitter = torch.rand(len(rows), generator=draws)
-            z = _between(low[rows], high[rows], jitter)[:, None, None]
+            z = between(low[rows], high[rows], jitter)[:, None, None]
             values = self._values(x[rows])
             gap = z - (values.mean(1, keepdim=True) if together else values)
             return 2 * (torch.maximum(level * gap, (level - 1) * gap) @ emphasis).mean()

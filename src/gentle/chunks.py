@@ -50,6 +50,9 @@ class ChunkedDistribution(ConditionalDistribution):
     def ppf(self, u: Floats) -> Floats:  # noqa: D102
         return self._map(lambda part, rows: part.ppf(u[rows]))
 
+    def _quantiles(self, levels: Floats) -> Floats:
+        return self._map(lambda part, _: part._quantiles(levels))
+
     def sample(  # noqa: D102
         self,
         n_samples: int = 1,

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gentle.rowwise import interpolated, pick, search
+from gentle.rowwise import between_columns, interpolated, pick, search
 from gentle.streams import Seed, as_seed, uniforms
 from gentle.workers import by_threads
 
@@ -99,8 +99,12 @@ class ConditionalDistribution(ABC):
         levels = np.asarray(alpha, np.float64)
         if levels.ndim > 1 or not np.all((levels >= 0) & (levels <= 1)):
             raise ValueError(f"quantile levels must be numbers between 0 and 1, got {alpha!r}")
-        values = self.ppf(np.broadcast_to(np.atleast_1d(levels), (len(self), levels.size)))
+        values = self._quantiles(np.atleast_1d(levels))
         return values[:, 0] if levels.ndim == 0 else values
+
+    def _quantiles(self, levels: Floats) -> Floats:
+        """Quantiles at common levels, ``(m,)`` to ``(n, m)``: what `ppf` gives there."""
+        return self.ppf(np.broadcast_to(levels, (len(self), levels.size)))
 
     def interval(self, coverage: float = 0.9) -> Floats:
         """Central interval of the given probability: lower and upper end, ``(n, 2)``."""
@@ -258,6 +262,11 @@ class QuantileTable(ConditionalDistribution):
 
         by_threads(fill, len(u), max(1, _CELLS_AT_ONCE // max(1, u.shape[1])))
         return out
+
+    def _quantiles(self, levels: Floats) -> Floats:
+        if self.levels.ndim > 1:
+            return super()._quantiles(levels)
+        return between_columns(self.levels, self.values, levels)
 
     def _at(self, question: str, points: Floats) -> Floats:
         answers = {"log_prob": self._log_prob, "crps": self._crps}

@@ -45,3 +45,15 @@ def interpolated(levels: Floats, values: Floats, u: Floats) -> Floats:
     t *= v1 - v0
     t += v0
     return np.minimum(t, v1, out=t)
+
+
+def between_columns(levels: Floats, values: Floats, u: Floats) -> Floats:
+    """`interpolated` for common levels u ``(m,)`` and common knots ``(K,)``, to the last bit."""
+    right = np.maximum(np.searchsorted(levels, u, "left"), 1)
+    l0, run = levels[right - 1], levels[right] - levels[right - 1]
+    t = np.divide(u - l0, run, out=np.zeros_like(l0), where=run > 0)
+    v0, v1 = values.take(right - 1, axis=1), values.take(right, axis=1)
+    rise = v1 - v0
+    rise *= t
+    rise += v0
+    return np.minimum(rise, v1, out=rise)

@@ -48,10 +48,12 @@ class Kind:
     Attributes:
         coordinate: Position of the response's coordinate.
         views: What it sees of the columns.
+        decay: Of its weights, while it learns.
     """
 
     coordinate: int
     views: tuple[View, ...]
+    decay: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,8 @@ class Ensemble:
         forest: Trees in the first coordinate, or None.
         weights: Of each kind's networks together, and of the trees, ``(n_kinds + 1,)``.
         widening: Factor of the average's distances from its median.
+        distance: If this is one network that imitates an average, how far it is from it: the mean
+            Wasserstein distance, in units of the response.
     """
 
     net: MonotoneNet
@@ -75,9 +79,14 @@ class Ensemble:
     forest: LeafShares | None
     weights: Floats
     widening: float
+    distance: float | None = None
 
     def table(self, x: Floats) -> QuantileTable:
         """Distributions at encoded covariates ``(n, d)``, in units of the response."""
+        return self.coordinates[0].table(_LEVELS, self.average(x))
+
+    def average(self, x: Floats) -> Floats:
+        """The average's values z at levels, in the first coordinate, ``(n, L)``."""
         z = np.zeros((len(x), len(_GRID)))
         used = [number for number, weight in enumerate(self.weights[:-1]) if weight > 0]
         for rows, at_knots in _blocks(self.net, self.kinds, self.inputs, x) if used else ():
@@ -98,7 +107,7 @@ class Ensemble:
         if self.forest is not None:
             z += self.weights[-1] * self.forest.quantiles(x, INNER)
         z = np.maximum.accumulate(z, axis=1)  # but for rounding, it increases already
-        return self.coordinates[0].table(_LEVELS, widened(z, self.widening))
+        return widened(z, self.widening)
 
     @property
     def _knots(self) -> Floats:
@@ -145,15 +154,19 @@ class Ensemble:
     def described(self) -> list[str]:
         """The ensemble in words."""
         views = {"scores": "ranks", "straight": "values", "pieces": "pieces"}
-        n_folds = self.net.n_members // len(self.kinds)
         parts = []
-        for kind, weight in zip(self.kinds, self.weights):
-            seen = " and ".join(views[view] for view in kind.views)
-            scale = ", response as it is" if kind.coordinate else ""
-            parts.append(f"{n_folds} networks that see {seen}{scale} ({weight:.0%})")
+        for coordinate, seen in dict.fromkeys((kind.coordinate, kind.views) for kind in self.kinds):
+            alike = [(kind.coordinate, kind.views) == (coordinate, seen) for kind in self.kinds]
+            n = sum(alike) * self.net.n_members // len(self.kinds)
+            sight = " and ".join(views[view] for view in seen)
+            scale = ", response as it is" if coordinate else ""
+            share = self.weights[:-1][alike].sum()
+            parts.append(f"{n} networks that see {sight}{scale} ({share:.0%})")
         if self.forest is not None:
             parts.append(f"{len(self.forest.trees)} trees ({self.weights[-1]:.0%})")
         said = ["An average of " + ", ".join(parts)]
+        if self.distance is not None:
+            said = [f"One network that imitates an average, {self.distance:.3g} away from it"]
         if self.widening != 1:
             said[0] += f", made {self.widening - 1:.0%} wider"
         atoms = self.coordinates[0].plateaus[:, 2]
@@ -181,6 +194,7 @@ class Ensemble:
             "n_coordinates": len(self.coordinates),
             "weights": self.weights.tolist(),
             "widening": self.widening,
+            "distance": self.distance,
         }
 
     @classmethod
@@ -202,6 +216,7 @@ class Ensemble:
             kinds = [Kind(int(c), tuple(views)) for c, views in facts["kinds"]]
             n_members, n_coordinates = int(facts["n_members"]), int(facts["n_coordinates"])
             weights, widening = np.array(facts["weights"], float), float(facts["widening"])
+            distance = None if facts.get("distance") is None else float(facts["distance"])
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"its ensemble is damaged ({error})") from None
         forest = under("forest")
@@ -228,7 +243,7 @@ class Ensemble:
             ResponseEncoder.restored(under(f"coordinate{i}")) for i in range(n_coordinates)
         ]
         trees = LeafShares.restored(forest, n_columns) if forest else None
-        return cls(net, kinds, inputs, coordinates, trees, weights, widening)
+        return cls(net, kinds, inputs, coordinates, trees, weights, widening, distance)
 
 
 def visible(kinds: list[Kind], n_members: int, inputs: Inputs) -> Tensor:
@@ -342,6 +357,11 @@ def _to_levels(knots: tuple[float, ...]) -> Floats:
         slope = (of[end] - of[inner]) / (at[end] - at[inner])
         out[beyond] = of[end] + slope * (_GRID[beyond] - at[end])[:, None]
     return np.ascontiguousarray(out.T)
+
+
+def knots_among_levels(net: MonotoneNet) -> NDArray[np.int64]:
+    """Where the networks' knots stand among the levels of the tables, ``(M + 1,)``."""
+    return np.abs(_GRID - net.knots.cpu().numpy()[:, None]).argmin(axis=1)
 
 
 def translated(z: Floats, source: ResponseEncoder, target: ResponseEncoder) -> Floats:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -30,7 +32,9 @@ from gentle.models.forest import LeafShares
 from gentle.models.inputs import Inputs
 from gentle.models.lessons import Fold, Lessons
 from gentle.models.neural import chosen_device
+from gentle.models.objective import Pinball, between
 from gentle.nets import MonotoneNet
+from gentle.optimiser import Adam
 from gentle.responses import ResponseEncoder
 from gentle.training import train as run_epochs
 
@@ -39,12 +43,13 @@ Ints = NDArray[np.int64]
 
 _N_CYCLES = 6  # of the learning rate, each twice as long as the one before
 _WARM_UP = 30  # steps
+_DECAY = 0.1  # of weights, for networks that join later: good in much noise, bad in little
 _TAIL_EMPHASIS = 0.5  # 1 is the CRPS; less gives outer levels more weight, which is as proper
 _WINDOW = 100  # steps over which weights are averaged, a fifth of the cycle at most
-_AVERAGE_ABOVE = 5000  # rows; on smaller tables averages were worse
+_LARGE = 5000  # rows; on smaller tables averages of weights were worse
 _HOPELESS = 1.3  # times the best score
 _PROGRESS = 0.9998  # factor of the score that a cycle must reach to be worth another one
-_TRIAL_CYCLES = 3  # after which kinds of network that nobody needs are dropped
+_TRIAL_CYCLES = 3  # after which kinds of network that nobody needs give up their places
 
 
 class School(Learner):
@@ -67,18 +72,14 @@ class School(Learner):
     ) -> None:
         self.model, self.coordinates, self.inputs, self.kinds = model, coordinates, inputs, kinds
         self.folds, self.rng, self.device = folds, rng, chosen_device(model.device)
-        self.all_kinds = kinds
+        self.places = list(range(len(kinds)))  # where the kinds stood at the start
         self.members = list(itertools.product(range(len(folds)), kinds))  # fold and kind of each
         weights_seed, draws_seed = (int(seed) for seed in rng.integers(2**63, size=2))
         source = torch.Generator().manual_seed(weights_seed)
         self.draws = torch.Generator(self.device).manual_seed(draws_seed)
-        size = (len(self.members), len(inputs), model.setting("hidden_widths"))
         self.seen = visible(kinds, len(self.members), inputs).to(self.device)
-        self.net = MonotoneNet(*size, generator=source).to(self.device)
-        with torch.no_grad():  # as if the inputs that a member does not see were not there
-            self.net.weights[0] *= (len(inputs) / self.seen.sum(2, keepdim=True)).sqrt()
-        self.average = MonotoneNet(*size, generator=source).to(self.device)  # of recent weights
-        self.average.load_state_dict(self.net.state_dict())
+        self.net = self._networks(source)
+        self.average = copy.deepcopy(self.net)  # of recent weights
         self.best = {name: weight.clone() for name, weight in self.net.state_dict().items()}
         self.best_score = np.full(len(self.members), np.inf)
         self.level = self._tensor(ndtr(self.net.knots.cpu().numpy()))
@@ -90,14 +91,31 @@ class School(Learner):
         self.lessons, n_rows = lessons, lessons.n_rows(folds)
         batch_size = model.setting("batch_size") or min(max(32, n_rows // 64), 1024)
         self.order, self.batch_size = lessons.order(folds, len(kinds), batch_size, rng)
+        self.jitter = rng.random(max(len(fold.unseen.y) for fold in folds))
         self._prepare_validation()
         self.steps_per_epoch = math.ceil(self.order.shape[1] / self.batch_size)
         self.cycles = _cycles(self.steps_per_epoch, model.n_steps)
         self.ends = np.cumsum(self.cycles)  # in epochs
-        self.window = _WINDOW if n_rows > _AVERAGE_ABOVE else 1
+        self.is_large = n_rows > _LARGE
+        self.window = _WINDOW if self.is_large else 1
         self.rate = model.setting("lr_generator")
-        self.optimizer = torch.optim.Adam(self.net.parameters(), lr=self.rate, fused=True)
+        self.optimizer = self._optimizer()
         self.step_number, self.epoch, self.score_before = 0, 0, np.inf
+
+    def _networks(self, source: torch.Generator) -> MonotoneNet:
+        """New networks, one per member."""
+        size = (len(self.members), len(self.inputs), self.model.setting("hidden_widths"))
+        net = MonotoneNet(*size, generator=source).to(self.device)
+        with torch.no_grad():  # as if the inputs that a member does not see were not there
+            net.weights[0] *= (len(self.inputs) / self.seen.sum(2, keepdim=True)).sqrt()
+        return net
+
+    def _optimizer(self) -> Adam:
+        """Adam at its start; biases do not decay."""
+        decay = self._tensor(np.array([kind.decay for _, kind in self.members]))[:, None, None]
+        weights, biases = list(self.net.weights), list(self.net.biases)
+        shares = [decay if decay.any() else None] * len(weights) + [None] * len(biases)
+        return Adam(weights + biases, shares)
 
     def _prepare_validation(self) -> None:
         most = max(len(fold.unseen.y) for fold in self.folds)
@@ -107,8 +125,8 @@ class School(Learner):
             low, high = self.coordinates[kind.coordinate].interval(rows.y)
             pick = np.resize(np.arange(len(rows.y)), most)
             x.append(self.inputs.encode(rows.x)[pick])
-            jitter = self._tensor(self.rng.random(len(low)))
-            z.append(_between(self._tensor(low), self._tensor(high), jitter)[pick])
+            jitter = self._tensor(self.jitter[: len(low)])
+            z.append(between(self._tensor(low), self._tensor(high), jitter)[pick])
             weight.append(np.where(np.arange(most) < len(rows.y), rows.weight[pick], 0.0))
         self.unseen_x = self._tensor(np.stack(x)) * self.seen
         self.unseen_z, self.unseen_weight = torch.stack(z), self._tensor(np.stack(weight))
@@ -131,17 +149,17 @@ class School(Learner):
 
     def state_dict(self) -> dict[str, Any]:
         """A copy of all that steps change, and which kinds of network are left."""
-        kinds = [self.all_kinds.index(kind) for kind in self.kinds]
-        return super().state_dict() | {"kinds": kinds}
+        kinds = [(kind.coordinate, kind.views, kind.decay) for kind in self.kinds]
+        return super().state_dict() | {"kinds": kinds, "places": self.places}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go back to what `state_dict` gave."""
-        kinds = [self.all_kinds[number] for number in state["kinds"]]
-        if not set(kinds) <= set(self.kinds):
+        if not set(state["places"]) <= set(self.places):
             raise FloatingPointError(
                 "training diverged after some networks had been dropped; lower lr_generator"
             )
-        self.keep_kinds(np.array([self.kinds.index(kind) for kind in kinds]))
+        self.keep_kinds(np.array([self.places.index(place) for place in state["places"]]))
+        self._take_up([Kind(*kind) for kind in state["kinds"]])
         super().load_state_dict(state)
 
     def slow_down(self, factor: float) -> None:
@@ -158,15 +176,14 @@ class School(Learner):
         weight = self.lessons.weight(rows, len(self.kinds))  # (K, B), or a share of it
         team.add_up([total := weight.sum(1)])
         values = self.values(rows)
-        loss = self.losses(values, _between(*self.interval(rows), jitter), weight, total)
+        loss = self.losses(values, between(*self.interval(rows), jitter), weight, total)
         if self.partner is not None:
             loss = loss + self.strength * self.distance(values, rows) / n_rows
-        self.optimizer.param_groups[0]["lr"] = self.rate * self._rate()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
         loss.sum().backward()
         loss = loss.detach()
         team.add_up_gradients(self.net.parameters(), loss)
-        self.optimizer.step()
+        self.optimizer.step(self.rate * self._rate())
         self.step_number += 1
         keep = 1 - 1 / min(self.window, self._cycle()[1] / 5, 1 + self.step_number)
         with torch.no_grad():
@@ -199,7 +216,7 @@ class School(Learner):
     def losses(self, values: Tensor, z: Tensor, weight: Tensor, total: Tensor) -> Tensor:
         """Twice each member's pinball loss over all levels, outer ones emphasised, ``(K,)``."""
         share = 2 * weight / total.unsqueeze(1)
-        return _Pinball.apply(values, z, share, self.level, self.level_weight)
+        return Pinball.apply(values, z, share, self.level, self.level_weight)
 
     def pull_together(self, train: Grouped) -> None:
         """From now on, pull the map of each row towards that of its covariate's partner."""
@@ -259,12 +276,42 @@ class School(Learner):
         return False
 
     def _drop_useless_kinds(self) -> None:
-        """Go on only with the kinds of network that an average of the best so far would use."""
+        """Go on only with the kinds of network that an average of the best so far would use.
+
+        On large tables, which have few folds, more networks of these kinds take the places of the
+        others: those that differ by their start alone are worth averaging too.
+        """
         now = {name: weight.clone() for name, weight in self.net.state_dict().items()}
         self.net.load_state_dict(self.best)
-        weights, _, _ = best_average(*self.on_unseen([]))
+        weights = best_average(*self.on_unseen([]))[0][:-1]
         self.net.load_state_dict(now)
-        self.keep_kinds(np.flatnonzero(weights[:-1]))
+        if not self.is_large:
+            self.keep_kinds(np.flatnonzero(weights))
+            return
+        places = dealt_out(weights, len(self.kinds))
+        vacant = np.flatnonzero(places == 0)
+        if not len(vacant):
+            return
+        kinds, more = list(self.kinds), np.repeat(np.arange(len(places)), np.maximum(places - 1, 0))
+        for place, number in zip(vacant, more):
+            kinds[place] = replace(self.kinds[number], decay=_DECAY)
+        self._take_up(kinds)
+        new = [m for m in range(len(self.members)) if m % len(kinds) in vacant]
+        fresh = self._networks(torch.Generator().manual_seed(int(self.rng.integers(2**63))))
+        for name, weight in fresh.state_dict().items():
+            for held in (self.net.state_dict(), self.average.state_dict(), self.best):
+                held[name][new] = weight[new]
+        self.best_score[new] = self.score_before = np.inf
+        self.optimizer = self._optimizer()
+
+    def _take_up(self, kinds: list[Kind]) -> None:
+        """Let the networks, as many as before, be of these kinds."""
+        if kinds == self.kinds:
+            return
+        self.kinds = kinds
+        self.members = list(itertools.product(range(len(self.folds)), kinds))
+        self.seen = visible(kinds, len(self.members), self.inputs).to(self.device)
+        self._prepare_validation()
 
     def keep_kinds(self, numbers: Ints) -> None:
         """Go on with some kinds of network only; Adam starts afresh."""
@@ -284,9 +331,10 @@ class School(Learner):
         for name in ("seen", "order", "unseen_x", "unseen_z", "unseen_weight"):
             setattr(self, name, getattr(self, name)[members])
         self.members, self.kinds = [self.members[member] for member in members], kinds
+        self.places = [self.places[number] for number in numbers]
         self.best_score = self.best_score[members]
         self.score_before = float(self.best_score.mean())
-        self.optimizer = torch.optim.Adam(self.net.parameters(), lr=self.rate, fused=True)
+        self.optimizer = self._optimizer()
 
     def on_unseen(
         self, forests: list[LeafShares]
@@ -318,44 +366,22 @@ class School(Learner):
         return torch.as_tensor(array, dtype=torch.float32, device=self.device)
 
 
-class _Pinball(torch.autograd.Function):
-    """Σ_b s_b Σ_k w_k max(l_k g_bk, (l_k - 1) g_bk) for gaps g_bk = z_b - v_bk, member by member.
-
-    Its derivative by v is constant between kinks: kept from the way forward, it makes the way back
-    one product.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, v: Tensor, z: Tensor, s: Tensor, level: Tensor, w: Tensor) -> Tensor:
-        """Values ``(K, B, M + 1)``, z and s ``(K, B)``, levels and w ``(M + 1,)`` to ``(K,)``."""
-        gap = z.unsqueeze(-1) - v
-        slope = torch.where(gap < 0, (level - 1) * w, level * w)
-        ctx.save_for_backward(slope, s)
-        return (torch.linalg.vecdot(gap, slope) * s).sum(1)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        """Of all arguments, values only have a gradient."""
-        slope, s = ctx.saved_tensors
-        return slope * (-s * grads[0].unsqueeze(1)).unsqueeze(-1), None, None, None, None
-
-
 def _view(kind: Kind, inputs: Inputs) -> slice:
     """Where among the inputs a kind's views stand, which follow each other."""
     first, last = inputs.view(kind.views[0]), inputs.view(kind.views[-1])
     return slice(first.start, last.stop)
 
 
-def _between(low: Tensor, high: Tensor, u: Tensor) -> Tensor:
-    """Points of the plateaus [low, high] at levels u; low where both agree.
+def dealt_out(weights: Floats, n_places: int) -> Ints:
+    """Places in proportion to weights that sum to 1; the last ones go to the largest remainders.
 
-    Half-way between uniform points, with which small errors of z matter least for an atom's
-    probability, and those of a standard normal, which join up with the normal scores on both sides.
+    >>> dealt_out(np.array([1 / 6, 5 / 6, 0]), 3)
+    array([0, 3, 0])
     """
-    first, last = torch.special.ndtr(low), torch.special.ndtr(high)
-    normal = torch.special.ndtri(first + (last - first) * u)
-    even = low + (high - low) * u
-    return torch.where(high > low, (even + torch.clamp(normal, low, high)) / 2, low)
+    quota = np.round(weights * n_places, 9)
+    places = np.floor(quota).astype(np.int64)
+    places[np.lexsort([-weights, places - quota])[: n_places - places.sum()]] += 1
+    return places
 
 
 def _cycles(steps_per_epoch: int, n_steps: int) -> list[int]:

@@ -1,0 +1,42 @@
+"""What the networks of the default GENTLE minimise, and where between atoms' ends they look."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Pinball(torch.autograd.Function):
+    """Σ_b s_b Σ_k w_k max(l_k g_bk, (l_k - 1) g_bk) for gaps g_bk = z_b - v_bk, member by member.
+
+    Its derivative by v is constant between kinks: kept from the way forward, it makes the way back
+    one product.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, v: Tensor, z: Tensor, s: Tensor, level: Tensor, w: Tensor) -> Tensor:
+        """Values ``(K, B, M + 1)``, z and s ``(K, B)``, levels and w ``(M + 1,)`` to ``(K,)``."""
+        gap = z.unsqueeze(-1) - v
+        slope = torch.where(gap < 0, (level - 1) * w, level * w)
+        ctx.save_for_backward(slope, s)
+        return (torch.linalg.vecdot(gap, slope) * s).sum(1)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        """Of all arguments, values only have a gradient."""
+        slope, s = ctx.saved_tensors
+        return slope * (-s * grads[0].unsqueeze(1)).unsqueeze(-1), None, None, None, None
+
+
+def between(low: Tensor, high: Tensor, u: Tensor) -> Tensor:
+    """Points of the plateaus [low, high] at levels u; low where both agree.
+
+    Half-way between uniform points, with which small errors of z matter least for an atom's
+    probability, and those of a standard normal, which join up with the normal scores on both sides.
+    """
+    first, last = torch.special.ndtr(low), torch.special.ndtr(high)
+    normal = torch.special.ndtri(first + (last - first) * u)
+    even = low + (high - low) * u
+    return torch.where(high > low, (even + torch.clamp(normal, low, high)) / 2, low)
