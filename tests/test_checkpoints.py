@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 import gentle
 from gentle import CDSB, CWGAN, GENTLE, KNN, MGAN, QRGMM, WGANGP, checkpoints
 from gentle.cli import app
+from gentle.models import school
 from gentle.models.bridge import Bridge
 from gentle.models.duel import Duel
 from gentle.models.game import Game
@@ -110,6 +111,29 @@ def killer(number, error=Killed):
             raise error
 
     return before
+
+
+def test_networks_that_joined_later_come_back(steps, tmp_path, monkeypatch):
+    monkeypatch.setattr(school, "_LARGE", 50)
+    kinds = []
+    drop = School._drop_useless_kinds
+
+    def noted(self):
+        drop(self)
+        kinds.append([kind.decay for kind in self.kinds])
+
+    monkeypatch.setattr(School, "_drop_useless_kinds", noted)
+    make, rows = lambda: GENTLE(n_steps=120, n_trees=0, **SMALL), data(300)
+    expected = contents(make().fit(*rows))
+    n_steps, n_dealt = steps.n, len(kinds)
+    assert any(any(decays) for decays in kinds), kinds
+    for number in (n_steps // 2, n_steps // 4):  # of the steps that are left
+        steps.n, steps.before = 0, killer(number)
+        with pytest.raises(Killed):
+            make().fit(*rows, checkpoint_dir=tmp_path)
+    steps.n, steps.before = 0, killer(0)
+    assert contents(make().fit(*rows, checkpoint_dir=tmp_path)) == expected
+    assert len(kinds) > n_dealt
 
 
 @pytest.mark.parametrize("name", MAKERS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 from collections.abc import Sequence
@@ -212,6 +213,15 @@ class MonotoneNet(nn.Module):
             self.biases.append(nn.Parameter(bias))
         knots = torch.linspace(-reach, reach, n_increments + 1)
         self.register_buffer("knots", knots, persistent=False)
+
+    def taken(self, members: Sequence[int]) -> MonotoneNet:
+        """Some of the maps, with weights of their own."""
+        found = copy.deepcopy(self)
+        found.n_members = len(members)
+        for layers in (found.weights, found.biases):
+            for layer in layers:
+                layer.data = layer.data[list(members)]
+        return found
 
     def forward(self, x: Tensor) -> Tensor:
         """Inputs ``(K, B, d)``, each member its own, to values at the knots, ``(K, B, M + 1)``."""

@@ -20,7 +20,7 @@ from gentle.models.ensemble import (
     quadrature,
 )
 from gentle.nets import MonotoneNet
-from gentle.optimiser import Adam
+from gentle.optim import Adam
 from gentle.training import train
 
 Floats = NDArray[np.float64]

@@ -25,6 +25,7 @@ from gentle.models.inputs import Inputs, View
 from gentle.models.neural import loaded
 from gentle.nets import MonotoneNet
 from gentle.responses import ResponseEncoder
+from gentle.workers import by_threads
 
 Floats = NDArray[np.float64]
 
@@ -279,25 +280,30 @@ def best_average(
     choices[:, there] = np.array(splits) / step
     share, of_levels = weight / weight.sum(), quadrature(INNER)
 
-    def crps(z: Floats) -> Floats:
+    def crps(z: Floats, y: Floats) -> Floats:
         gap = y[:, None] - coordinate.decode(z)
         return 2 * np.maximum(INNER * gap, (INNER - 1) * gap) @ of_levels
 
-    each = np.array([crps(averaged(parts, weights)) for weights in choices])  # (C, n)
+    def of_choices(rows: slice) -> list[Floats]:
+        some = [None if part is None else part[rows] for part in parts]
+        return [crps(averaged(some, weights), y[rows]) for weights in choices]
+
+    each = np.hstack(by_threads(of_choices, len(y), _BLOCK))  # (C, n)
     excess = each - each[np.argmin(each @ share)]
     mean = excess @ share
     error = np.sqrt((excess - mean[:, None]) ** 2 @ share**2)
     unevenness = np.where(mean <= _TOLERANCE * error, (choices**2).sum(axis=1), np.inf)
     weights = choices[np.lexsort([mean, unevenness])[0]]
     z = averaged(parts, weights)
-    score, widening = min((float(crps(widened(z, factor)) @ share), factor) for factor in _SPREADS)
+    score, widening = min(
+        (float(crps(widened(z, factor), y) @ share), factor) for factor in _SPREADS
+    )
     return weights, widening, score
 
 
 def averaged(parts: Sequence[Floats | None], weights: Floats) -> Floats:
     """The weighted mean of quantile functions."""
-    terms = [weight * part for weight, part in zip(weights, parts) if weight > 0]
-    return np.sum(terms, axis=0)
+    return sum(weight * part for weight, part in zip(weights, parts) if weight > 0)  # type: ignore
 
 
 def widened(z: Floats, factor: float) -> Floats:

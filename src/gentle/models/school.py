@@ -34,7 +34,7 @@ from gentle.models.lessons import Fold, Lessons
 from gentle.models.neural import chosen_device
 from gentle.models.objective import Pinball, between
 from gentle.nets import MonotoneNet
-from gentle.optimiser import Adam
+from gentle.optim import Adam
 from gentle.responses import ResponseEncoder
 from gentle.training import train as run_epochs
 
@@ -319,14 +319,7 @@ class School(Learner):
             return
         members = [m for m in range(len(self.members)) if m % len(self.kinds) in numbers]
         kinds = [self.kinds[number] for number in numbers]
-        size = (len(members), len(self.inputs), self.model.setting("hidden_widths"))
-        weights = [one.state_dict() for one in (self.net, self.average)]
-        source = torch.Generator()  # of weights that are replaced at once
-        self.net, self.average = (
-            MonotoneNet(*size, generator=source).to(self.device) for _ in range(2)
-        )
-        for one, old in zip((self.net, self.average), weights):
-            one.load_state_dict({name: weight[members] for name, weight in old.items()})
+        self.net, self.average = self.net.taken(members), self.average.taken(members)
         self.best = {name: weight[members] for name, weight in self.best.items()}
         for name in ("seen", "order", "unseen_x", "unseen_z", "unseen_weight"):
             setattr(self, name, getattr(self, name)[members])
@@ -355,7 +348,8 @@ class School(Learner):
     def parts(self, fold: int, forests: list[LeafShares]) -> list[Floats | None]:
         """Each kind's z at a fold's unseen covariates, and the trees', ``(n, L)`` each."""
         x, n_kinds, first = self.folds[fold].unseen.x, len(self.kinds), self.coordinates[0]
-        values = evaluated(self.net, self.kinds, self.inputs, x)[fold * n_kinds :][:n_kinds]
+        own = self.net.taken(range(fold * n_kinds, (fold + 1) * n_kinds))
+        values = evaluated(own, self.kinds, self.inputs, x)
         parts: list[Floats | None] = [
             translated(z, self.coordinates[kind.coordinate], first) if kind.coordinate else z
             for z, kind in zip(values, self.kinds)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gentle.learners import restored, state_of
-from gentle.optimiser import Adam
+from gentle.optim import Adam
 
 
 def trajectory(make, step, n_steps=50):
