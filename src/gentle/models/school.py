@@ -302,16 +302,16 @@ class School(Learner):
             for held in (self.net.state_dict(), self.average.state_dict(), self.best):
                 held[name][new] = weight[new]
         self.best_score[new] = self.score_before = np.inf
-        self.optimizer = self._optimizer()
 
     def _take_up(self, kinds: list[Kind]) -> None:
-        """Let the networks, as many as before, be of these kinds."""
+        """Let the networks, as many as before, be of these kinds; Adam starts afresh."""
         if kinds == self.kinds:
             return
         self.kinds = kinds
         self.members = list(itertools.product(range(len(self.folds)), kinds))
         self.seen = visible(kinds, len(self.members), self.inputs).to(self.device)
         self._prepare_validation()
+        self.optimizer = self._optimizer()
 
     def keep_kinds(self, numbers: Ints) -> None:
         """Go on with some kinds of network only; Adam starts afresh."""
