@@ -32,9 +32,9 @@ import numpy as np
 import pandas as pd
 
 THREADS = 2
-LIMIT = 400  # seconds
+LIMIT = 150  # seconds
 HERE = Path(__file__).with_suffix("")
-SIZES = {1_000: 3, 10_000: 3, 100_000: 1, 1_000_000: 1}  # rows, repeats
+SIZES = {1_000: 3, 10_000: 2, 100_000: 1, 1_000_000: 1}  # rows, repeats
 STEPS = (100, 300, 600, 1000, 3000)
 EPOCHS = (20, 60, 200)
 TREES = (20, 100, 300)
@@ -114,9 +114,17 @@ def size_on_disk(model: Any) -> float:
         return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 2**20
 
 
-def size_cell(method: str, n_rows: int, seed: int) -> dict[str, Any]:
+def peak_mib() -> float:
+    """Of this process alone: what ``getrusage`` tells starts with the parent's."""
     import resource
 
+    status = Path("/proc/self/status")
+    if status.exists():
+        return int(status.read_text().split("VmHWM:")[1].split()[0]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def size_cell(method: str, n_rows: int, seed: int) -> dict[str, Any]:
     X, y = problem(n_rows, seed)
     X_test, y_test = problem(5_000, 10_000 + seed)
     if method in ("GENTLE", "engression", "RealMLP"):
@@ -124,7 +132,7 @@ def size_cell(method: str, n_rows: int, seed: int) -> dict[str, Any]:
     started = time.perf_counter()
     model = estimators()[method](seed).fit(X, y)
     seconds = time.perf_counter() - started
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = peak_mib()
     some, draws = X_test.iloc[:1000], 1_000
     model.sample(some.iloc[:10], 10, random_state=0)
     started = time.perf_counter()

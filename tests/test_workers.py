@@ -2,12 +2,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
+import torch
 
-from gentle.workers import finished, n_cores
+from gentle.workers import by_threads, finished, n_cores
 
 
 def fail_or_double(number):
@@ -75,3 +77,32 @@ def is_running(process):
 
 def test_there_is_a_core():
     assert n_cores() >= 1
+
+
+@pytest.fixture
+def two_torch_threads(monkeypatch):
+    monkeypatch.setattr("gentle.workers.n_cores", lambda: 2)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_threads_bring_no_threads_of_their_own(two_torch_threads):
+    assert by_threads(lambda _: torch.get_num_threads(), 8, 2) == [1, 1, 1, 1]
+    assert torch.get_num_threads() == 2
+
+
+def test_libraries_get_their_threads_back_after_a_fault(two_torch_threads):
+    with pytest.raises(ZeroDivisionError):
+        by_threads(lambda some: 1 / some.start, 8, 2)
+    assert torch.get_num_threads() == 2
+
+
+def test_threads_within_threads_are_none(two_torch_threads):
+    def names(some):
+        return by_threads(lambda _: threading.get_ident(), 4, 1)
+
+    for found in by_threads(names, 4, 1):
+        assert len(set(found)) == 1

@@ -6,10 +6,12 @@ import concurrent.futures
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import lru_cache
 from typing import Any
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -90,14 +92,48 @@ def by_threads(work: Callable[[slice], Any], n_items: int, step: int) -> list[An
     n_threads = min(limit, n_cores(), len(parts))
     if n_threads <= 1 or getattr(_here, "busy", False):
         return [work(part) for part in parts]
-    pool = concurrent.futures.ThreadPoolExecutor(n_threads, initializer=_be_busy)
-    try:
-        return list(pool.map(work, parts))
-    finally:
-        pool.shutdown(cancel_futures=True)
+    with _no_further_threads():
+        pool = concurrent.futures.ThreadPoolExecutor(n_threads, initializer=_be_busy)
+        try:
+            return list(pool.map(work, parts))
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 _here = threading.local()
+_door, _n_within, _put_back = threading.Lock(), 0, ExitStack()
+
+
+@contextmanager
+def _no_further_threads() -> Iterator[None]:
+    """Linear algebra and PyTorch without threads of their own, which would be in the way of ours.
+
+    Of those who are within, the last to leave puts things back.
+    """
+    global _n_within, _put_back
+    with _door:
+        if _n_within == 0:
+            _put_back = ExitStack()
+            _put_back.enter_context(_linear_algebra().limit(limits=1, user_api="blas"))
+            torch = sys.modules.get("torch")
+            if torch is not None and (n_threads := torch.get_num_threads()) > 1:
+                torch.set_num_threads(1)
+                _put_back.callback(torch.set_num_threads, n_threads)
+        _n_within += 1
+    try:
+        yield
+    finally:
+        with _door:
+            _n_within -= 1
+            if _n_within == 0:
+                _put_back.close()
+
+
+@lru_cache(maxsize=1)
+def _linear_algebra() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def _be_busy() -> None:

@@ -30,6 +30,7 @@ from gentle.workers import by_threads
 Floats = NDArray[np.float64]
 
 _BLOCK = 256  # rows that go through the networks together, always: another height rounds otherwise
+_BLOCK_OF_ONE = 1024  # the same for a single network
 _TOLERANCE = 0.5  # standard errors
 _SPREADS = (1.0, 1.05, 1.1, 1.15, 1.2, 1.3)
 
@@ -334,9 +335,10 @@ def _blocks(
     """
     device, n = net.knots.device, len(x)
     seen = visible(kinds, net.n_members, inputs).to(device)
-    block = torch.zeros(_BLOCK, len(inputs), device=device)
-    for first in range(0, n, _BLOCK):
-        rows = slice(first, min(first + _BLOCK, n))
+    height = _BLOCK if net.n_members > 1 else _BLOCK_OF_ONE
+    block = torch.zeros(height, len(inputs), device=device)
+    for first in range(0, n, height):
+        rows = slice(first, min(first + height, n))
         part = torch.as_tensor(inputs.encode(x[rows]), dtype=torch.float32)
         block[: len(part)] = part
         yield rows, net(block * seen).cpu().numpy().astype(np.float64)
