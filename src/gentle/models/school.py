@@ -288,12 +288,13 @@ class School(Learner):
         if not self.is_large:
             self.keep_kinds(np.flatnonzero(weights))
             return
-        places = dealt_out(weights, len(self.kinds))
-        vacant = np.flatnonzero(places == 0)
+        is_last = self.epoch == self.ends[-2]  # before, whoever has some weight may still grow
+        places = dealt_out(weights, len(self.kinds)) if is_last else (weights > 0).astype(int)
+        kinds, vacant = list(self.kinds), np.flatnonzero(places == 0)
         if not len(vacant):
             return
-        kinds, more = list(self.kinds), np.repeat(np.arange(len(places)), np.maximum(places - 1, 0))
-        for place, number in zip(vacant, more):
+        others = [number for number in np.argsort(-weights, kind="stable") if places[number]]
+        for place, number in zip(vacant, itertools.cycle(others)):
             kinds[place] = replace(self.kinds[number], decay=_DECAY)
         self._take_up(kinds)
         new = [m for m in range(len(self.members)) if m % len(kinds) in vacant]
