@@ -110,7 +110,10 @@ def size_on_disk(model: Any) -> float:
             model.save(folder)
         except Exception:  # what has no folder format is pickled
             folder.mkdir(exist_ok=True)
-            joblib.dump(model, folder / "model.joblib")
+            try:
+                joblib.dump(model, folder / "model.joblib")
+            except Exception:  # nor can it be pickled
+                return float("nan")
         return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 2**20
 
 
@@ -138,9 +141,10 @@ def size_cell(method: str, n_rows: int, seed: int) -> dict[str, Any]:
     started = time.perf_counter()
     model.sample(some, draws, random_state=0)
     rate = len(some) * draws / (time.perf_counter() - started)
+    crps = crps_of(model, X_test, y_test)  # first, for an attempt to save may leave a model broken
     return {
         "fit_seconds": seconds, "peak_mib": peak, "draws_per_second": rate,
-        "size_mib": size_on_disk(model), "crps": crps_of(model, X_test, y_test),
+        "size_mib": size_on_disk(model), "crps": crps,
     }  # fmt: skip
 
 
