@@ -116,9 +116,9 @@ print(metamodel.speed_up(model, simulator, fresh, n_draws=1000))
 
 # %% [markdown]
 # Nothing, with so few outputs: this simulator is unusually fast, it draws whole stays instead of
-# months. (With 50,000 lives at each input, `examples/replace_a_simulator.py` finds the model ahead.)
-# Yours may take seconds per run; `speed_up` measures it. Count the seconds spent on training runs
-# and on fitting, too. `model.distilled(runs.X)` is one network in place of the average, for answers
+# months. (With 10,000 outputs each, `examples/replace_a_simulator.py` finds the model ahead.) Yours
+# may take seconds per run; `speed_up` measures it. Count the seconds spent on training runs and on
+# fitting, too. `model.distilled(runs.X)` is one network in place of the average, for answers
 # that are several times quicker.
 #
 # **Beware.** A model knows nothing outside the design: it warns of inputs beyond it. It repeats the
