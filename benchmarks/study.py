@@ -19,6 +19,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,15 @@ def _kinds(*kinds: Kind) -> Patches:
         return [Kind(min(kind.coordinate, last), kind.views) for kind in kinds]
 
     return {(learning, "_kinds"): chosen}
+
+
+def _decaying(decay: float) -> Callable[[], Patches]:
+    made = learning._kinds
+
+    def chosen(coordinates: list, inputs: Any) -> list[Kind]:
+        return [replace(kind, decay=decay) for kind in made(coordinates, inputs)]
+
+    return lambda: {(learning, "_kinds"): chosen}
 
 
 def _activation(name: str) -> Callable[[], Patches]:
@@ -87,6 +97,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], Callable[[], Patches]]] = {
     "one cycle of the learning rate": ({}, lambda: {(school, "_N_CYCLES"): 1}),
     "atoms spread evenly": ({}, lambda: {(school, "between"): _even}),
     "atoms spread like a normal": ({}, lambda: {(school, "between"): _normal}),
+    "decay of all weights 0.1": ({}, _decaying(0.1)),
     "ReLU": ({}, _activation("relu")),
     "GELU": ({}, _activation("gelu")),
     "three hidden layers": ({"hidden_widths": (128, 128, 128)}, dict),

@@ -69,6 +69,14 @@ def test_the_teacher_stays_as_it_is(rows):
     assert model.history_ == history
 
 
+def test_one_network_has_nobody_to_disagree_with(teacher, pupil, rows, tmp_path):
+    assert teacher.predict_dist(rows[0][:5]).spread().min() > 0
+    pupil.save(tmp_path / "model")
+    for model in (pupil, gentle.load(tmp_path / "model")):
+        with pytest.raises(ValueError, match="no spread"):
+            model.predict_dist(rows[0][:5]).spread()
+
+
 def test_what_cannot_be_distilled(teacher, rows):
     with pytest.raises(ValueError, match="at least 20 rows"):
         teacher.distilled(rows[0][:5])

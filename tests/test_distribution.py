@@ -215,3 +215,17 @@ def test_tables_that_are_no_quantile_functions_are_refused(levels, values, messa
 def test_questions_without_an_answer_are_refused(ask, message):
     with pytest.raises(ValueError, match=message):
         ask(QuantileTable([0.0, 1.0], [[0.0, 1.0]]))
+
+
+@pytest.mark.parametrize("common", [True, False])
+def test_quantiles_at_common_levels_are_those_of_ppf_to_the_last_bit(common):
+    rng = np.random.default_rng(0)
+    levels = np.sort(rng.random((30, 12)), axis=1)
+    levels[:, [0, -1]] = 0.0, 1.0
+    levels[:, 4] = levels[:, 5]  # a jump
+    values = np.sort(rng.normal(size=(30, 12)).round(1), axis=1)  # some flat pieces
+    table = QuantileTable(levels[0] if common else levels, values)
+    u = np.concatenate([[0.0, 1.0], levels[0], rng.random(50)])
+    expected = table.ppf(np.broadcast_to(u, (30, len(u))))
+    assert np.array_equal(table.quantile(u), expected)
+    assert np.array_equal(table.quantile(0.3), table.ppf(np.full((30, 1), 0.3))[:, 0])

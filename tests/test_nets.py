@@ -94,3 +94,14 @@ def test_the_map_goes_on_beyond_its_knots_and_is_finite_at_both_ends():
     assert (values.diff() > 0).all()
     assert norm.cdf(float(made.knots[-1])) < 1 - 1e-4
     assert (made(x, u.flip(1)).detach()[0] == values.flip(0)).all()
+
+
+def test_some_of_the_maps_answer_as_before_and_go_their_own_way():
+    net = MonotoneNet(4, 3, (8, 8), generator=torch.Generator().manual_seed(0))
+    x = torch.randn(4, 5, 3, generator=torch.Generator().manual_seed(1))
+    some = net.taken([2, 0])
+    torch.testing.assert_close(some(x[[2, 0]]), net(x)[[2, 0]])
+    before = net(x).detach().clone()
+    with torch.no_grad():
+        some.weights[0].zero_()
+    assert torch.equal(net(x), before)

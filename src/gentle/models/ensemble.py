@@ -233,6 +233,7 @@ class Ensemble:
             and abs(weights.sum() - 1) < 1e-9
             and (bool(forest) or weights[-1] == 0)
             and 0 < widening < 10
+            and (distance is None or 0 <= distance < np.inf)
         ):
             raise ValueError("its ensemble is damaged: its parts do not fit together")
         inputs = Inputs.restored(under("inputs"), n_columns)
