@@ -35,9 +35,9 @@ THREADS = 2
 LIMIT = 150  # seconds
 HERE = Path(__file__).with_suffix("")
 SIZES = {1_000: 2, 10_000: 2, 100_000: 1, 1_000_000: 1}  # rows, repeats
-STEPS = (100, 300, 600, 1000, 3000)
+STEPS = (100, 300, 450, 600, 1000, 3000)
 EPOCHS = (20, 60, 200)
-TREES = (20, 100, 300)
+TREES = (20, 100, 200, 300)
 ITERATIONS = (50, 200, 800)
 SPLITS = 2
 

@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -263,6 +264,20 @@ def test_the_spread_is_larger_far_from_the_data():
     assert np.median(far) > 2 * np.median(near)
     scaled = GENTLE(**FAIR).fit(X, 1024 * y).predict_dist(X[:9]).spread()
     np.testing.assert_allclose(scaled, 1024 * model.predict_dist(X[:9]).spread(), rtol=1e-9)
+
+
+def test_networks_that_see_the_response_as_it_is_are_averaged_in_its_units():
+    X, y = line(300)
+    model = GENTLE(**FAIR, tails="extrapolate").fit(X, y)
+    whole, x = model.ensemble_, model._encoded_covariates(X[:40])
+    linear = [float(kind.coordinate == 1) for kind in whole.kinds]
+    assert any(linear)
+    weights = np.append(np.array(linear) / sum(linear), 0.0)
+    alone = replace(whole, weights=weights, forest=None, widening=1.0)
+    u = np.linspace(0.1, 0.9, 33)
+    expected = sum(share * table.quantile(u) for share, table in alone.parts(x))
+    np.testing.assert_allclose(alone.table(x).quantile(u), expected, atol=0.01 * y.std())
+    assert np.abs(expected).max() > 1
 
 
 # Files

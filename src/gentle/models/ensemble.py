@@ -66,7 +66,7 @@ class Ensemble:
         net: Networks, those of one part of the data after those of another, a kind after a kind.
         kinds: The kinds of network.
         inputs: What the networks see of covariates.
-        coordinates: Of the response; the average is taken in the first.
+        coordinates: Of the response. Networks are averaged in their own, the averages in the first.
         forest: Trees in the first coordinate, or None.
         weights: Of each kind's networks together, and of the trees, ``(n_kinds + 1,)``.
         widening: Factor of the average's distances from its median.
@@ -92,20 +92,17 @@ class Ensemble:
         z = np.zeros((len(x), len(_GRID)))
         used = [number for number, weight in enumerate(self.weights[:-1]) if weight > 0]
         for rows, at_knots in _blocks(self.net, self.kinds, self.inputs, x) if used else ():
-            n_kinds = len(self.kinds)
-            folds = at_knots.reshape(
-                -1, n_kinds, *at_knots.shape[1:]
-            )  # (n_folds, n_kinds, B, M + 1)
-            alike = np.zeros(at_knots.shape[1:])
-            for number in used:
-                weight, coordinate = self.weights[number], self.kinds[number].coordinate
-                if coordinate == 0:  # straight between knots: averages need no more levels
-                    alike += weight * folds[:, number].mean(axis=0)
+            folds = at_knots.reshape(-1, len(self.kinds), *at_knots.shape[1:])
+            kinds = folds.mean(axis=0)  # (n_kinds, B, M + 1)
+            for number, coordinate in enumerate(self.coordinates):
+                alike = [kind for kind in used if self.kinds[kind].coordinate == number]
+                if not alike:
                     continue
-                there = at_levels(folds[:, number], self._knots)
-                here = translated(there, self.coordinates[coordinate], self.coordinates[0])
-                z[rows] += weight * here.mean(axis=0)[: rows.stop - rows.start]
-            z[rows] += at_levels(alike, self._knots)[: rows.stop - rows.start]
+                share = self.weights[alike].sum()
+                mean = np.tensordot(self.weights[alike] / share, kinds[alike], 1)
+                own = at_levels(mean, self._knots)
+                own = translated(own, coordinate, self.coordinates[0]) if number else own
+                z[rows] += share * own[: rows.stop - rows.start]
         if self.forest is not None:
             z += self.weights[-1] * self.forest.quantiles(x, INNER)
         z = np.maximum.accumulate(z, axis=1)  # but for rounding, it increases already
