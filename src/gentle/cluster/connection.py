@@ -54,7 +54,10 @@ def connect(cluster: str = "local", n_cpus: int | None = None) -> Iterator[Call]
     except ImportError as error:  # the client has needs of its own
         raise ImportError(f"{_ADVICE} ({error})") from error
     except ConnectionError as error:
-        raise ConnectionError(f"there is no cluster at {cluster!r}: {error}") from error
+        raise ConnectionError(
+            f"there is no cluster at {cluster!r} that answers: {error}. If it asks for a token, "
+            "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN in the environment"
+        ) from error
     try:
         yield _call
     finally:
