@@ -271,6 +271,10 @@ def sizes() -> None:
                 smaller = [
                     recorded("sizes.json", f"{method} {n} 0", dict) for n in SIZES if n < n_rows
                 ]
+                first = {} if repeat == 0 else recorded("sizes.json", f"{method} {n_rows} 0", dict)
+                if "error" in first:  # nor would it end this time
+                    recorded("sizes.json", f"{method} {n_rows} {repeat}", lambda f=first: f)
+                    continue
                 if any("error" in cell for cell in smaller) or _too_slow(smaller, n_rows):
                     said = {"error": f"over {LIMIT} s, by its growth"}
                     recorded("sizes.json", f"{method} {n_rows} {repeat}", lambda s=said: s)

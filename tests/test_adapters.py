@@ -107,6 +107,19 @@ def test_random_states_threads_logs_and_the_folder_stay_as_they_were(
     assert capfd.readouterr() == ("", "")
 
 
+def test_threads_ask_the_package_one_after_the_other(fitted, benchmark, monkeypatch, capfd):
+    X, _ = benchmark.test
+    whole = fitted.predict_quantiles(X, [0.1, 0.5, 0.9])
+    monkeypatch.setattr("gentle.models.base._CHUNK_CELLS", 5 * fitted._n_knots())
+    monkeypatch.setattr("gentle.workers.n_cores", lambda: 4)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    before = sys.stdout, torch.get_num_threads(), torch.get_rng_state().tolist()
+    for _ in range(3):
+        np.testing.assert_array_equal(fitted.predict_quantiles(X, [0.1, 0.5, 0.9]), whole)
+    assert (sys.stdout, torch.get_num_threads(), torch.get_rng_state().tolist()) == before
+    assert capfd.readouterr() == ("", "")
+
+
 def test_the_global_seed_does_not_matter(name, benchmark):
     X, y = benchmark.train
     answers = []

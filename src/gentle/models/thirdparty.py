@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import random
+import threading
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -98,23 +99,30 @@ class Adapter(ConditionalGenerator):
         self._get_state()
 
 
+_alone = threading.RLock()
+
+
 @contextmanager
 def isolated(seed: int, n_threads: int) -> Iterator[None]:
-    """Seed the global generators, silence everything, limit torch's threads; undo it at the end."""
-    python, threads = random.getstate(), torch.get_num_threads()
-    numpy = np.random.get_state()  # noqa: NPY002
-    muted = logging.root.manager.disable
-    with torch.random.fork_rng(), warnings.catch_warnings(), redirect_stdout(io.StringIO()):
-        warnings.simplefilter("ignore")
-        logging.disable(logging.ERROR)
-        random.seed(seed)
-        np.random.seed(seed)  # noqa: NPY002
-        torch.manual_seed(seed)
-        torch.set_num_threads(n_threads)
-        try:
-            yield
-        finally:
-            logging.disable(muted)
-            random.setstate(python)
-            np.random.set_state(numpy)  # noqa: NPY002
-            torch.set_num_threads(threads)
+    """Seed the global generators, silence everything, limit torch's threads; undo it at the end.
+
+    All of this belongs to the whole process, and some packages mind company: one thread at a time.
+    """
+    with _alone:
+        python, threads = random.getstate(), torch.get_num_threads()
+        numpy = np.random.get_state()  # noqa: NPY002
+        muted = logging.root.manager.disable
+        with torch.random.fork_rng(), warnings.catch_warnings(), redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            logging.disable(logging.ERROR)
+            random.seed(seed)
+            np.random.seed(seed)  # noqa: NPY002
+            torch.manual_seed(seed)
+            torch.set_num_threads(n_threads)
+            try:
+                yield
+            finally:
+                logging.disable(muted)
+                random.setstate(python)
+                np.random.set_state(numpy)  # noqa: NPY002
+                torch.set_num_threads(threads)
