@@ -204,9 +204,9 @@ def report() -> str:
     done = [table for table in TABLES if any(table == problem for problem, _ in base)]
     lines += [
         "",
-        f"Real tables so far: {', '.join(done)} (of {len(TABLES)}); at most {N_TRAIN} training rows. "
-        f"Synthetic: problems of `gentle.datasets.PROBLEMS`, {N_TRAIN} rows. Nothing in a column: "
-        "not computed yet with the default as it is now. `python benchmarks/study.py` "
+        f"Real tables so far: {', '.join(done)} (of {len(TABLES)}); at most {N_TRAIN} training "
+        f"rows. Synthetic: problems of `gentle.datasets.PROBLEMS`, {N_TRAIN} rows. Nothing in a "
+        "column: not computed yet with the default as it is now. `python benchmarks/study.py` "
         f"makes this table. Computed {dates[0]} to {dates[-1]}, {platform.machine()}, one thread.",
     ]
     return "\n".join(lines) + "\n"
