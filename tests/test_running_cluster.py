@@ -73,7 +73,7 @@ def wait_for(port, process):
 def run(*words, env=None):
     command = [sys.executable, "-m", "gentle", *map(str, words)]
     return subprocess.run(
-        command, env=env, capture_output=True, text=True, timeout=300, check=False
+        command, env=env, capture_output=True, text=True, timeout=900, check=False
     )
 
 
