@@ -19,7 +19,6 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ from ingredients import ParameterSharing, Retrieving, periodic
 
 import gentle
 from gentle import GENTLE, datasets
-from gentle.models import ensemble, learning, school
+from gentle.models import ensemble, learning, rates, school
 from gentle.models.ensemble import Kind
 from gentle.models.inputs import Inputs
 from gentle.workers import finished
@@ -52,15 +51,6 @@ def _kinds(*kinds: Kind) -> Patches:
         return [Kind(min(kind.coordinate, last), kind.views) for kind in kinds]
 
     return {(learning, "_kinds"): chosen}
-
-
-def _decaying(decay: float) -> Callable[[], Patches]:
-    made = learning._kinds
-
-    def chosen(coordinates: list, inputs: Any) -> list[Kind]:
-        return [replace(kind, decay=decay) for kind in made(coordinates, inputs)]
-
-    return lambda: {(learning, "_kinds"): chosen}
 
 
 def _activation(name: str) -> Callable[[], Patches]:
@@ -94,10 +84,9 @@ VARIANTS: dict[str, tuple[dict[str, Any], Callable[[], Patches]]] = {
     "averaging of weights everywhere": ({}, lambda: {(school, "_LARGE"): 0}),
     "averaging of weights nowhere": ({}, lambda: {(school, "_WINDOW"): 1}),
     "no widening": ({}, lambda: {(ensemble, "_SPREADS"): (1.0,)}),
-    "one cycle of the learning rate": ({}, lambda: {(school, "_N_CYCLES"): 1}),
+    "one cycle of the learning rate": ({}, lambda: {(rates, "_N_CYCLES"): 1}),
     "atoms spread evenly": ({}, lambda: {(school, "between"): _even}),
     "atoms spread like a normal": ({}, lambda: {(school, "between"): _normal}),
-    "decay of all weights 0.1": ({}, _decaying(0.1)),
     "ReLU": ({}, _activation("relu")),
     "GELU": ({}, _activation("gelu")),
     "three hidden layers": ({"hidden_widths": (128, 128, 128)}, dict),

@@ -223,6 +223,11 @@ class MonotoneNet(nn.Module):
                 layer.data = layer.data[list(members)]
         return found
 
+    @property
+    def widths(self) -> list[int]:
+        """Units of the hidden layers."""
+        return [weight.shape[2] for weight in self.weights[:-1]]
+
     def forward(self, x: Tensor) -> Tensor:
         """Inputs ``(K, B, d)``, each member its own, to values at the knots, ``(K, B, M + 1)``."""
         return self.after_first(torch.baddbmm(self.biases[0], x, self.weights[0]))

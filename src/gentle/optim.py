@@ -140,15 +140,10 @@ class _Smoothed:
 
 
 class Adam:
-    """Adam with decoupled decay of weights.
-
-    It does what ``torch.optim.AdamW`` does. That one takes a second to be made, for the first of
-    them loads a compiler, and has one decay for all parts of a tensor.
+    """What ``torch.optim.Adam`` does, without the second that it takes to load a compiler.
 
     Args:
         parameters: What to change, in place.
-        decay: For each parameter, None or what multiplied by the rate is the share that a step
-            takes away; anything that broadcasts against the parameter.
 
     Example:
         >>> weight = torch.tensor([1.0, -2.0], requires_grad=True)
@@ -158,11 +153,8 @@ class Adam:
         tensor([ 0.9000, -1.9000], requires_grad=True)
     """
 
-    def __init__(
-        self, parameters: Iterable[Tensor], decay: Iterable[Tensor | None] | None = None
-    ) -> None:
+    def __init__(self, parameters: Iterable[Tensor]) -> None:
         self.parameters = list(parameters)
-        self.decay = [None] * len(self.parameters) if decay is None else list(decay)
         self.mean = [torch.zeros_like(one) for one in self.parameters]
         self.square = [torch.zeros_like(one) for one in self.parameters]
         self.n_steps = 0
@@ -173,11 +165,9 @@ class Adam:
         self.n_steps += 1
         seen, seen_squares = (1 - keep**self.n_steps for keep in _KEEP)
         size, small = rate * math.sqrt(seen_squares) / seen, _SMALL * math.sqrt(seen_squares)
-        for one, decay, mean, square in zip(self.parameters, self.decay, self.mean, self.square):
+        for one, mean, square in zip(self.parameters, self.mean, self.square):
             if one.grad is None:
                 continue
-            if decay is not None:
-                one.mul_(1 - rate * decay)
             mean.lerp_(one.grad, 1 - _KEEP[0])
             square.mul_(_KEEP[1]).addcmul_(one.grad, one.grad, value=1 - _KEEP[1])
             one.addcdiv_(mean, square.sqrt().add_(small), value=-size)

@@ -290,3 +290,19 @@ def _beyond(distance: Floats, room: float, slope: float) -> Floats:
         if np.isinf(room):
             return slope * distance
         return -room * np.expm1(-min(slope / room, _LARGEST) * distance)
+
+
+def translated(z: Floats, source: ResponseEncoder, target: ResponseEncoder) -> Floats:
+    """From one coordinate of a response to another one with the same atoms."""
+    y = np.unique(np.concatenate([source.y, target.y]))
+    here, there = (
+        np.column_stack(coordinate.interval(y)).ravel() for coordinate in (source, target)
+    )
+    keep = np.append(True, np.diff(here) > 0)
+    here, there = here[keep], there[keep]
+    out = np.interp(z, here, there)
+    for end, inner in ((0, here[0] + 0.5), (-1, here[-1] - 0.5)):
+        slope = (there[end] - np.interp(inner, here, there)) / (here[end] - inner)
+        beyond = z < here[0] if end == 0 else z > here[-1]
+        out = np.where(beyond, there[end] + slope * (z - here[end]), out)
+    return out

@@ -20,19 +20,22 @@ from scipy.special import ndtr
 from torch import Tensor
 
 from gentle.distribution import QuantileTable
+from gentle.models.checks import are_widths
 from gentle.models.forest import LeafShares
 from gentle.models.inputs import Inputs, View
 from gentle.models.neural import loaded
 from gentle.nets import MonotoneNet
-from gentle.responses import ResponseEncoder
+from gentle.responses import ResponseEncoder, translated
 from gentle.workers import by_threads
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 _BLOCK = 256  # rows that go through the networks together, always: another height rounds otherwise
 _BLOCK_OF_ONE = 1024  # the same for a single network
 _TOLERANCE = 0.5  # standard errors
 _SPREADS = (1.0, 1.05, 1.1, 1.15, 1.2, 1.3)
+_WORTH = 0.9998  # factor of the CRPS that more widening must reach
 
 
 _GRID = np.concatenate(
@@ -50,12 +53,10 @@ class Kind:
     Attributes:
         coordinate: Position of the response's coordinate.
         views: What it sees of the columns.
-        decay: Of its weights, while it learns.
     """
 
     coordinate: int
     views: tuple[View, ...]
-    decay: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -189,6 +190,7 @@ class Ensemble:
             arrays |= {f"{prefix}.{name}": array for name, array in holder.arrays().items()}
         return arrays, {
             "n_members": self.net.n_members,
+            "widths": self.net.widths,
             "kinds": [[kind.coordinate, list(kind.views)] for kind in self.kinds],
             "n_coordinates": len(self.coordinates),
             "weights": self.weights.tolist(),
@@ -216,6 +218,7 @@ class Ensemble:
             n_members, n_coordinates = int(facts["n_members"]), int(facts["n_coordinates"])
             weights, widening = np.array(facts["weights"], float), float(facts["widening"])
             distance = None if facts.get("distance") is None else float(facts["distance"])
+            widths = [int(width) for width in facts.get("widths", widths)]
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"its ensemble is damaged ({error})") from None
         forest = under("forest")
@@ -229,6 +232,7 @@ class Ensemble:
             and np.all(weights >= 0)
             and abs(weights.sum() - 1) < 1e-9
             and (bool(forest) or weights[-1] == 0)
+            and are_widths(widths)
             and 0 < widening < 10
             and (distance is None or 0 <= distance < np.inf)
         ):
@@ -294,10 +298,23 @@ def best_average(
     unevenness = np.where(mean <= _TOLERANCE * error, (choices**2).sum(axis=1), np.inf)
     weights = choices[np.lexsort([mean, unevenness])[0]]
     z = averaged(parts, weights)
-    score, widening = min(
-        (float(crps(widened(z, factor), y) @ share), factor) for factor in _SPREADS
+    scores = [float(crps(widened(z, factor), y) @ share) for factor in _SPREADS]
+    score, widening = next(
+        (score, factor) for score, factor in zip(scores, _SPREADS) if _WORTH * score <= min(scores)
     )
     return weights, widening, score
+
+
+def dealt_out(weights: Floats, n_places: int) -> Ints:
+    """Places in proportion to weights that sum to 1; the last ones go to the largest remainders.
+
+    >>> dealt_out(np.array([1 / 6, 5 / 6, 0]), 3)
+    array([0, 3, 0])
+    """
+    quota = np.round(weights * n_places, 9)
+    places = np.floor(quota).astype(np.int64)
+    places[np.lexsort([-weights, places - quota])[: n_places - places.sum()]] += 1
+    return places
 
 
 def averaged(parts: Sequence[Floats | None], weights: Floats) -> Floats:
@@ -365,25 +382,9 @@ def _to_levels(knots: tuple[float, ...]) -> Floats:
     return np.ascontiguousarray(out.T)
 
 
-def knots_among_levels(net: MonotoneNet) -> NDArray[np.int64]:
+def knots_among_levels(net: MonotoneNet) -> Ints:
     """Where the networks' knots stand among the levels of the tables, ``(M + 1,)``."""
     return np.abs(_GRID - net.knots.cpu().numpy()[:, None]).argmin(axis=1)
-
-
-def translated(z: Floats, source: ResponseEncoder, target: ResponseEncoder) -> Floats:
-    """From one coordinate of a response to another one with the same atoms."""
-    y = np.unique(np.concatenate([source.y, target.y]))
-    here, there = (
-        np.column_stack(coordinate.interval(y)).ravel() for coordinate in (source, target)
-    )
-    keep = np.append(True, np.diff(here) > 0)
-    here, there = here[keep], there[keep]
-    out = np.interp(z, here, there)
-    for end, inner in ((0, here[0] + 0.5), (-1, here[-1] - 0.5)):
-        slope = (there[end] - np.interp(inner, here, there)) / (here[end] - inner)
-        beyond = z < here[0] if end == 0 else z > here[-1]
-        out = np.where(beyond, there[end] + slope * (z - here[end]), out)
-    return out
 
 
 def quadrature(levels: Floats) -> Floats:

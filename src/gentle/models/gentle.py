@@ -62,7 +62,8 @@ class GENTLE(NeuralGenerator):
         bounds: Smallest and largest possible response, None for none; "auto" takes 0 where no
             response is negative (or none positive). Never violated.
         atoms: Look for values that many responses share.
-        hidden_widths: Units of the hidden layers. None is (128, 128), or the paper's.
+        hidden_widths: Units of the hidden layers. None is (128, 128), with more than 5,000 rows
+            (128, 160, 160), or the paper's.
         n_trees: Regression trees beside the networks; 0 for none.
         n_steps: Largest number of training steps (more where three epochs need more).
         batch_size: Rows per step, in the paper's game covariates. None grows with the table from
@@ -354,6 +355,8 @@ class GENTLE(NeuralGenerator):
             self.ensemble_ = Ensemble.restored(
                 arrays, ensemble, self._n_encoded, widths, self.device
             )
+            if self.hidden_widths is not None and self.ensemble_.net.widths != list(widths):
+                raise ValueError("it is damaged: its networks have other widths than its settings")
 
 
 def _as_tree(parent: NDArray[Any]) -> NDArray[Any]:

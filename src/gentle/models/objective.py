@@ -19,7 +19,7 @@ class Pinball(torch.autograd.Function):
     def forward(ctx: Any, v: Tensor, z: Tensor, s: Tensor, level: Tensor, w: Tensor) -> Tensor:
         """Values ``(K, B, M + 1)``, z and s ``(K, B)``, levels and w ``(M + 1,)`` to ``(K,)``."""
         gap = z.unsqueeze(-1) - v
-        slope = torch.where(gap < 0, (level - 1) * w, level * w)
+        slope = _slope(gap, level, w)
         ctx.save_for_backward(slope, s)
         return (torch.linalg.vecdot(gap, slope) * s).sum(1)
 
@@ -28,6 +28,16 @@ class Pinball(torch.autograd.Function):
         """Of all arguments, values only have a gradient."""
         slope, s = ctx.saved_tensors
         return slope * (-s * grads[0].unsqueeze(1)).unsqueeze(-1), None, None, None, None
+
+
+def pinball(v: Tensor, z: Tensor, level: Tensor, w: Tensor) -> Tensor:
+    """The inner sums of `Pinball`, row by row, ``(K, B)``."""
+    gap = z.unsqueeze(-1) - v
+    return torch.linalg.vecdot(gap, _slope(gap, level, w))
+
+
+def _slope(gap: Tensor, level: Tensor, w: Tensor) -> Tensor:
+    return torch.where(gap < 0, (level - 1) * w, level * w)
 
 
 def between(low: Tensor, high: Tensor, u: Tensor) -> Tensor:

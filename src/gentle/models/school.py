@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -23,32 +22,33 @@ from gentle.models.ensemble import (
     INNER,
     Kind,
     best_average,
+    dealt_out,
     evaluated,
     quadrature,
-    translated,
     visible,
 )
 from gentle.models.forest import LeafShares
 from gentle.models.inputs import Inputs
 from gentle.models.lessons import Fold, Lessons
 from gentle.models.neural import chosen_device
-from gentle.models.objective import Pinball, between
+from gentle.models.objective import Pinball, between, pinball
+from gentle.models.rates import Cycles
 from gentle.nets import MonotoneNet
 from gentle.optim import Adam
-from gentle.responses import ResponseEncoder
+from gentle.responses import ResponseEncoder, translated
 from gentle.training import train as run_epochs
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_N_CYCLES = 6  # of the learning rate, each twice as long as the one before
-_WARM_UP = 30  # steps
-_DECAY = 0.1  # of weights, for networks that join later: good in much noise, bad in little
 _TAIL_EMPHASIS = 0.5  # 1 is the CRPS; less gives outer levels more weight, which is as proper
 _WINDOW = 100  # steps over which weights are averaged, a fifth of the cycle at most
-_LARGE = 5000  # rows above which weights are averaged and places filled anew
+_LARGE = 5000  # rows above which networks are larger, learn together, and fill vacant places
+_LARGE_WIDTHS = (128, 160, 160)
+_CALM = 0.6  # factor of the first weights of networks that see values, on large tables
 _HOPELESS = 1.3  # times the best score
 _PROGRESS = 0.9998  # factor of the score that a cycle must reach to be worth another one
+_TOLERANCE = 0.5  # standard errors
 _TRIAL_CYCLES = 3  # after which kinds of network that nobody needs give up their places
 
 
@@ -72,6 +72,8 @@ class School(Learner):
     ) -> None:
         self.model, self.coordinates, self.inputs, self.kinds = model, coordinates, inputs, kinds
         self.folds, self.rng, self.device = folds, rng, chosen_device(model.device)
+        self.lessons, n_rows = lessons, lessons.n_rows(folds)
+        self.is_large = n_rows > _LARGE
         self.places = list(range(len(kinds)))  # where the kinds stood at the start
         self.members = list(itertools.product(range(len(folds)), kinds))  # fold and kind of each
         weights_seed, draws_seed = (int(seed) for seed in rng.integers(2**63, size=2))
@@ -88,34 +90,34 @@ class School(Learner):
         self.strength = 0.0
         emphasis = quadrature(self.level.cpu().numpy()) ** _TAIL_EMPHASIS
         self.level_weight = self._tensor(emphasis / emphasis.sum())
-        self.lessons, n_rows = lessons, lessons.n_rows(folds)
         batch_size = model.setting("batch_size") or min(max(32, n_rows // 64), 1024)
         self.order, self.batch_size = lessons.order(folds, len(kinds), batch_size, rng)
         self.jitter = rng.random(max(len(fold.unseen.y) for fold in folds))
         self._prepare_validation()
         self.steps_per_epoch = math.ceil(self.order.shape[1] / self.batch_size)
-        self.cycles = _cycles(self.steps_per_epoch, model.n_steps)
-        self.ends = np.cumsum(self.cycles)  # in epochs
-        self.is_large = n_rows > _LARGE
+        self.cycles = Cycles(self.steps_per_epoch, model.n_steps)
         self.window = _WINDOW if self.is_large else 1
         self.rate = model.setting("lr_generator")
-        self.optimizer = self._optimizer()
+        self.optimizer = Adam(self.net.parameters())
         self.step_number, self.epoch, self.score_before = 0, 0, np.inf
 
     def _networks(self, source: torch.Generator) -> MonotoneNet:
-        """New networks, one per member."""
-        size = (len(self.members), len(self.inputs), self.model.setting("hidden_widths"))
-        net = MonotoneNet(*size, generator=source).to(self.device)
+        """New networks, one per member.
+
+        On large tables those that see values start from smaller weights: they learn smooth laws,
+        the others rough ones.
+        """
+        widths = self.model.setting("hidden_widths")
+        if self.model.hidden_widths is None and self.is_large:
+            widths = _LARGE_WIDTHS
+        net = MonotoneNet(len(self.members), len(self.inputs), widths, generator=source)
+        calm = [self.is_large and kind.views == ("straight",) for _, kind in self.members]
         with torch.no_grad():  # as if the inputs that a member does not see were not there
+            for weight in net.weights:
+                weight[calm] *= _CALM
+            net.to(self.device)
             net.weights[0] *= (len(self.inputs) / self.seen.sum(2, keepdim=True)).sqrt()
         return net
-
-    def _optimizer(self) -> Adam:
-        """Adam at its start; biases do not decay."""
-        decay = self._tensor(np.array([kind.decay for _, kind in self.members]))[:, None, None]
-        weights, biases = list(self.net.weights), list(self.net.biases)
-        shares = [decay if decay.any() else None] * len(weights) + [None] * len(biases)
-        return Adam(weights + biases, shares)
 
     def _prepare_validation(self) -> None:
         most = max(len(fold.unseen.y) for fold in self.folds)
@@ -137,7 +139,7 @@ class School(Learner):
             self,
             n_items=self.order.shape[1],
             batch_size=self.batch_size,
-            n_epochs=sum(self.cycles),
+            n_epochs=int(self.cycles.ends[-1]),
             rng=self.rng,
             validate=self.validate,
             finished=self.finished,
@@ -149,7 +151,7 @@ class School(Learner):
 
     def state_dict(self) -> dict[str, Any]:
         """A copy of all that steps change, and which kinds of network are left."""
-        kinds = [(kind.coordinate, kind.views, kind.decay) for kind in self.kinds]
+        kinds = [(kind.coordinate, kind.views) for kind in self.kinds]
         return super().state_dict() | {"kinds": kinds, "places": self.places}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -183,9 +185,10 @@ class School(Learner):
         loss.sum().backward()
         loss = loss.detach()
         team.add_up_gradients(self.net.parameters(), loss)
-        self.optimizer.step(self.rate * self._rate())
+        self.optimizer.step(self.rate * self.cycles.factor(self.step_number))
         self.step_number += 1
-        keep = 1 - 1 / min(self.window, self._cycle()[1] / 5, 1 + self.step_number)
+        length = self.cycles.length(self.step_number)
+        keep = 1 - 1 / min(self.window, length / 5, 1 + self.step_number)
         with torch.no_grad():
             for mean, now in zip(self.average.parameters(), self.net.parameters()):
                 mean.lerp_(now, 1 - keep)
@@ -231,44 +234,72 @@ class School(Learner):
         there = self.values(self.partner[rows])
         return ((values - there).square() @ self.length).sum(1)
 
-    def _cycle(self) -> tuple[float, int]:
-        """The share of the present cycle that is done, and its steps."""
-        ends = self.ends * self.steps_per_epoch
-        cycle = min(int(np.searchsorted(ends, self.step_number, "right")), len(ends) - 1)
-        length = self.cycles[cycle] * self.steps_per_epoch
-        return (self.step_number - (ends[cycle] - length)) / length, length
-
-    def _rate(self) -> float:
-        """Cosine cycles, each twice as long as the one before, after a warm-up."""
-        warm = min(1.0, (self.step_number + 1) / _WARM_UP)
-        return warm * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * self._cycle()[0])))
-
     @torch.no_grad()
     def validate(self) -> float:
-        """Score the weights and their averages on unseen rows, and keep each member's best."""
+        """Score the weights and their averages on unseen rows, and keep each member's best.
+
+        On large tables all members of a kind are judged together: they learn alike, and the
+        moment that is best for one of them by itself is so by chance.
+        """
         self.epoch += 1
         found, total = [], self.unseen_weight.sum(1)
         for net in (self.net, self.average):
             values = net(self.unseen_x)
             losses = self.losses(values, self.unseen_z, self.unseen_weight, total)
             scores = losses.cpu().numpy()
+            if self.is_large:
+                scores = self._of_kinds(scores)
             better = scores < self.best_score
-            which = torch.as_tensor(np.flatnonzero(better), device=self.device)
-            for name, weight in net.state_dict().items():
-                self.best[name][which] = weight[which]
+            self._keep(net, better)
             self.best_score = np.where(better, scores, self.best_score)
             found.append(scores)
         self.score = float(np.min(found, axis=0).mean())
         return self.score
 
+    def _of_kinds(self, scores: Floats) -> Floats:
+        """For each member the mean of its kind, ``(K,)`` both ways."""
+        n_folds = len(self.folds)
+        return np.tile(scores.reshape(n_folds, -1).mean(axis=0), n_folds)
+
+    def _keep(self, net: MonotoneNet, chosen: NDArray[np.bool_]) -> None:
+        """Let these weights of some members be their best ones."""
+        which = torch.as_tensor(np.flatnonzero(chosen), device=self.device)
+        for name, weight in net.state_dict().items():
+            self.best[name][which] = weight[which]
+
+    @torch.no_grad()
+    def _prefer_the_end(self) -> None:
+        """At the end of a cycle, keep its weights unless the best so far are clearly better.
+
+        In mid-cycle weights are noisy; that they came out best may be noise as well.
+        """
+        held = copy.deepcopy(self.net)
+        held.load_state_dict(self.best)
+        share = self.unseen_weight / self.unseen_weight.sum(1, keepdim=True)
+        now, best = (
+            2 * pinball(net(self.unseen_x), self.unseen_z, self.level, self.level_weight)
+            for net in (self.average, held)
+        )  # (K, n)
+        excess = now - best
+        mean = (share * excess).sum(1, keepdim=True)
+        variance = (share * (excess - mean)).square().sum(1).cpu().numpy()
+        shared = all(fold.unseen is self.folds[0].unseen for fold in self.folds)
+        error = np.sqrt(self._of_kinds(variance) / (1 if shared else len(self.folds)))
+        good = self._of_kinds(mean[:, 0].cpu().numpy()) <= _TOLERANCE * error
+        self._keep(self.average, good)
+        scores = self._of_kinds((share * now).sum(1).cpu().numpy())
+        self.best_score = np.where(good, scores, self.best_score)
+
     def finished(self) -> bool:
         """Whether a whole cycle has brought nothing, or overfitting has gone far."""
         if self.score > _HOPELESS * self.best_score.mean():
             return True
-        ends = self.ends
+        ends = self.cycles.ends
         if self.epoch not in ends:
             return False
         before, self.score_before = self.score_before, float(self.best_score.mean())
+        if self.is_large:
+            self._prefer_the_end()
         if self.score_before > _PROGRESS * before:
             return True
         if self.epoch in ends[_TRIAL_CYCLES - 1 : -1] and len(self.kinds) > 1:
@@ -288,14 +319,14 @@ class School(Learner):
         if not self.is_large:
             self.keep_kinds(np.flatnonzero(weights))
             return
-        is_last = self.epoch == self.ends[-2]  # before, whoever has some weight may still grow
+        is_last = self.epoch == self.cycles.ends[-2]  # before, any weight is enough to stay
         places = dealt_out(weights, len(self.kinds)) if is_last else (weights > 0).astype(int)
         kinds, vacant = list(self.kinds), np.flatnonzero(places == 0)
         if not len(vacant):
             return
         others = [number for number in np.argsort(-weights, kind="stable") if places[number]]
         for place, number in zip(vacant, itertools.cycle(others)):
-            kinds[place] = replace(self.kinds[number], decay=_DECAY)
+            kinds[place] = self.kinds[number]
         self._take_up(kinds)
         new = [m for m in range(len(self.members)) if m % len(kinds) in vacant]
         fresh = self._networks(torch.Generator().manual_seed(int(self.rng.integers(2**63))))
@@ -306,13 +337,11 @@ class School(Learner):
 
     def _take_up(self, kinds: list[Kind]) -> None:
         """Let the networks, as many as before, be of these kinds; Adam starts afresh."""
-        if kinds == self.kinds:
-            return
         self.kinds = kinds
         self.members = list(itertools.product(range(len(self.folds)), kinds))
         self.seen = visible(kinds, len(self.members), self.inputs).to(self.device)
         self._prepare_validation()
-        self.optimizer = self._optimizer()
+        self.optimizer = Adam(self.net.parameters())
 
     def keep_kinds(self, numbers: Ints) -> None:
         """Go on with some kinds of network only; Adam starts afresh."""
@@ -328,7 +357,7 @@ class School(Learner):
         self.places = [self.places[number] for number in numbers]
         self.best_score = self.best_score[members]
         self.score_before = float(self.best_score.mean())
-        self.optimizer = self._optimizer()
+        self.optimizer = Adam(self.net.parameters())
 
     def on_unseen(
         self, forests: list[LeafShares]
@@ -365,24 +394,3 @@ def _view(kind: Kind, inputs: Inputs) -> slice:
     """Where among the inputs a kind's views stand, which follow each other."""
     first, last = inputs.view(kind.views[0]), inputs.view(kind.views[-1])
     return slice(first.start, last.stop)
-
-
-def dealt_out(weights: Floats, n_places: int) -> Ints:
-    """Places in proportion to weights that sum to 1; the last ones go to the largest remainders.
-
-    >>> dealt_out(np.array([1 / 6, 5 / 6, 0]), 3)
-    array([0, 3, 0])
-    """
-    quota = np.round(weights * n_places, 9)
-    places = np.floor(quota).astype(np.int64)
-    places[np.lexsort([-weights, places - quota])[: n_places - places.sum()]] += 1
-    return places
-
-
-def _cycles(steps_per_epoch: int, n_steps: int) -> list[int]:
-    """Lengths in epochs, each about twice the one before, that use up the budget of steps."""
-    budget = max(3, round(n_steps / steps_per_epoch))
-    cycles = [max(1, round(budget * 2**i / (2**_N_CYCLES - 1))) for i in range(_N_CYCLES)]
-    while sum(cycles) > budget and len(cycles) > 1:
-        cycles = cycles[1:]
-    return cycles

@@ -1,0 +1,48 @@
+"""The learning rate of the default GENTLE, in cycles."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+_N_CYCLES = 6
+_WARM_UP = 30  # steps
+
+
+class Cycles:
+    """Cosine cycles, each about twice as long as the one before, after a warm-up.
+
+    Args:
+        steps_per_epoch: A cycle is made of whole epochs.
+        n_steps: The budget that all cycles together use up, at least three epochs.
+
+    Attributes:
+        ends: Epochs at which cycles end.
+
+    Example:
+        >>> Cycles(steps_per_epoch=10, n_steps=630).ends
+        array([ 1,  3,  7, 15, 31, 63])
+    """
+
+    def __init__(self, steps_per_epoch: int, n_steps: int) -> None:
+        budget = max(3, round(n_steps / steps_per_epoch))
+        lengths = [max(1, round(budget * 2**i / (2**_N_CYCLES - 1))) for i in range(_N_CYCLES)]
+        while sum(lengths) > budget and len(lengths) > 1:
+            lengths = lengths[1:]
+        self.ends = np.cumsum(lengths)
+        self._ends, self._lengths = (steps_per_epoch * np.array(a) for a in (self.ends, lengths))
+
+    def length(self, step: int) -> int:
+        """Steps of the cycle that a step belongs to."""
+        return int(self._lengths[self._number(step)])
+
+    def factor(self, step: int) -> float:
+        """Of the learning rate."""
+        number = self._number(step)
+        first, length = self._ends[number] - self._lengths[number], self._lengths[number]
+        warm = min(1.0, (step + 1) / _WARM_UP)
+        return warm * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * ((step - first) / length))))
+
+    def _number(self, step: int) -> int:
+        return min(int(np.searchsorted(self._ends, step, "right")), len(self._ends) - 1)

@@ -1,0 +1,116 @@
+"""How the default GENTLE's networks learn: cycles, which weights are kept, large tables."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import ndtri
+
+import gentle
+from gentle import GENTLE
+from gentle.models import school
+from gentle.models.ensemble import INNER, best_average
+from gentle.models.objective import Pinball, pinball
+from gentle.models.rates import Cycles
+from gentle.models.school import School
+from gentle.responses import ResponseEncoder
+
+QUICK = {"n_steps": 120, "n_trees": 0, "random_state": 0, "verbose": 0}
+
+
+def rows(n=300):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 3))
+    return X, X[:, 0] * X[:, 1] + rng.normal(size=n)
+
+
+@pytest.fixture
+def large(monkeypatch):
+    """Small tables count as large ones."""
+    monkeypatch.setattr(school, "_LARGE", 50)
+
+
+def test_the_rate_falls_in_each_cycle_and_starts_anew():
+    cycles = Cycles(steps_per_epoch=5, n_steps=315)
+    assert cycles.ends.tolist() == [1, 3, 7, 15, 31, 63]
+    rate = np.array([cycles.factor(step) for step in range(315)])
+    assert rate.min() >= 0.01
+    assert rate.max() == 1
+    starts = 5 * cycles.ends[:-1]
+    assert (np.flatnonzero(np.diff(rate[30:]) > 0) + 31).tolist() == starts[starts > 30].tolist()
+    assert [cycles.length(step) for step in (0, 4, 5, 314)] == [5, 5, 10, 160]
+
+
+@pytest.mark.parametrize("n_steps", [1, 7, 50, 10**6])
+def test_cycles_use_up_the_budget_but_three_epochs_at_least(n_steps):
+    last = Cycles(steps_per_epoch=10, n_steps=n_steps).ends[-1]
+    assert abs(last - max(3, n_steps / 10)) <= max(1, 0.01 * last)
+
+
+def test_rows_losses_add_up_to_the_members():
+    source = torch.Generator().manual_seed(0)
+    v, z, s = (torch.randn(*n, generator=source) for n in ((2, 5, 9), (2, 5), (2, 5)))
+    level, w = torch.linspace(0.1, 0.9, 9), torch.rand(9, generator=source)
+    gap = z[:, :, None] - v
+    expected = (torch.maximum(level * gap, (level - 1) * gap) * w).sum(2)
+    torch.testing.assert_close(pinball(v, z, level, w), expected)
+    torch.testing.assert_close(Pinball.apply(v, z, s, level, w), (s * expected).sum(1))
+
+
+def test_members_of_a_kind_keep_the_same_moment_on_large_tables(large, monkeypatch):
+    kept, keep = [], School._keep
+
+    def noted(self, net, chosen):
+        kept.append(chosen.reshape(len(self.folds), -1))
+        keep(self, net, chosen)
+
+    monkeypatch.setattr(School, "_keep", noted)
+    GENTLE(**QUICK).fit(*rows())
+    assert any(chosen.any() and not chosen.all() for chosen in kept)
+    assert all((chosen == chosen[0]).all() for chosen in kept)
+    kept.clear()
+    monkeypatch.setattr(school, "_LARGE", 5000)
+    GENTLE(**QUICK).fit(*rows())
+    assert any((chosen != chosen[0]).any() for chosen in kept)
+
+
+@pytest.mark.parametrize(("tolerance", "always"), [(1e9, True), (-1e9, False)])
+def test_the_end_of_a_cycle_is_kept_unless_it_is_clearly_worse(
+    large, monkeypatch, tolerance, always
+):
+    found, prefer = [], School._prefer_the_end
+
+    def noted(self):
+        before = {name: weight.clone() for name, weight in self.best.items()}
+        prefer(self)
+        for name, weight in self.average.state_dict().items():
+            found.append(torch.equal(self.best[name], weight if always else before[name]))
+
+    monkeypatch.setattr(School, "_prefer_the_end", noted)
+    monkeypatch.setattr(school, "_TOLERANCE", tolerance)
+    GENTLE(**QUICK).fit(*rows())
+    assert found
+    assert all(found)
+
+
+def test_large_tables_have_larger_networks_that_come_back_from_files(large, tmp_path):
+    X, y = rows()
+    model = GENTLE(**QUICK).fit(X, y)
+    assert model.ensemble_.net.widths == [128, 160, 160]
+    model.save(tmp_path / "model")
+    back = gentle.load(tmp_path / "model")
+    assert back.ensemble_.net.widths == [128, 160, 160]
+    assert np.array_equal(back.predict(X), model.predict(X))
+    assert GENTLE(**QUICK, hidden_widths=(9, 7)).fit(X, y).ensemble_.net.widths == [9, 7]
+
+
+@pytest.mark.parametrize(
+    ("spread", "widening"), [(1.0, 1.0), (1.026, 1.0), (1.05, 1.05), (1.1, 1.1)]
+)
+def test_widening_must_be_worth_it(spread, widening):
+    y = spread * ndtri((np.arange(2000) + 0.5) / 2000)
+    coordinate = ResponseEncoder.of(
+        y, np.ones(2000), scale="linear", tails="extrapolate", atoms=False
+    )
+    low, _ = coordinate.interval(np.array([0.0, 1.0]))
+    z = np.tile(low[0] + (low[1] - low[0]) * ndtri(INNER), (2000, 1))
+    assert best_average([z, None], coordinate, y, np.ones(2000))[1] == widening
