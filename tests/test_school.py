@@ -95,10 +95,10 @@ def test_the_end_of_a_cycle_is_kept_unless_it_is_clearly_worse(
 def test_large_tables_have_larger_networks_that_come_back_from_files(large, tmp_path):
     X, y = rows()
     model = GENTLE(**QUICK).fit(X, y)
-    assert model.ensemble_.net.widths == [128, 160, 160]
+    assert model.ensemble_.net.widths == [96, 144, 144]
     model.save(tmp_path / "model")
     back = gentle.load(tmp_path / "model")
-    assert back.ensemble_.net.widths == [128, 160, 160]
+    assert back.ensemble_.net.widths == [96, 144, 144]
     assert np.array_equal(back.predict(X), model.predict(X))
     assert GENTLE(**QUICK, hidden_widths=(9, 7)).fit(X, y).ensemble_.net.widths == [9, 7]
 

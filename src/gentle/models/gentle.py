@@ -63,7 +63,7 @@ class GENTLE(NeuralGenerator):
             response is negative (or none positive). Never violated.
         atoms: Look for values that many responses share.
         hidden_widths: Units of the hidden layers. None is (128, 128), with more than 5,000 rows
-            (128, 160, 160), or the paper's.
+            (96, 144, 144), or the paper's.
         n_trees: Regression trees beside the networks; 0 for none.
         n_steps: Largest number of training steps (more where three epochs need more).
         batch_size: Rows per step, in the paper's game covariates. None grows with the table from
