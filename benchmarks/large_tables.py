@@ -30,7 +30,7 @@ from gentle.models import ensemble, learning, school
 from gentle.workers import finished
 
 FOLDER = Path(__file__).with_suffix("")
-DATA = ["ecm", "tanh-times-gamma", "varying-spread", "two-branches", "linear-normal"]
+DATA = ["ecm", "varying-spread", "two-branches"]
 N_TRAIN, FIRST_SEED = 10_000, 2_000
 LEVELS = (np.arange(1000) + 0.5) / 1000
 
