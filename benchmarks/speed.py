@@ -275,8 +275,8 @@ def sizes() -> None:
                 if "error" in first:  # nor would it end this time
                     recorded("sizes.json", f"{method} {n_rows} {repeat}", lambda f=first: f)
                     continue
-                guessed = method != "GENTLE" and _too_slow(smaller, n_rows)
-                if any("error" in cell for cell in smaller) or guessed:
+                failed = any("error" in cell for cell in smaller)
+                if failed or (method != "GENTLE" and _too_slow(smaller, n_rows)):
                     said = {"error": f"over {LIMIT} s, by its growth"}
                     recorded("sizes.json", f"{method} {n_rows} {repeat}", lambda s=said: s)
                     continue
