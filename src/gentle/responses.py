@@ -129,10 +129,12 @@ class ResponseEncoder:
     def decode(self, z: Floats) -> Floats:
         """Responses at points of the coordinate; nondecreasing but for rounding."""
         y = np.interp(z, self.z, self.y)
-        if self.slopes[0]:
-            y -= _beyond(self.z[0] - z, self.y[0] - self.bounds[0], self.slopes[0])
-        if self.slopes[1]:
-            y += _beyond(z - self.z[-1], self.bounds[1] - self.y[-1], self.slopes[1])
+        if self.slopes[0] and np.any(below := z < self.z[0]):
+            room = self.y[0] - self.bounds[0]
+            y[below] -= _beyond(self.z[0] - z[below], room, self.slopes[0])
+        if self.slopes[1] and np.any(above := z > self.z[-1]):
+            room = self.bounds[1] - self.y[-1]
+            y[above] += _beyond(z[above] - self.z[-1], room, self.slopes[1])
         return np.clip(y, *self.limits)
 
     @property
@@ -157,14 +159,14 @@ class ResponseEncoder:
             z: Nondecreasing along a row, ``(n, L)``.
         """
         plateaus = self.plateaus
+        if not len(plateaus):
+            return QuantileTable(levels, np.maximum.accumulate(self.decode(z), axis=1))
         # Rounding must not lift a value above the knot that follows: an atom would move with it.
         # Between plateaus that touch there is nothing.
         above = np.searchsorted(self.z, z)
         next_knot = np.append(self.y, _LARGEST)[above]
         touching = np.append(np.diff(self.z, prepend=-np.inf) <= 2 * _NEAR, False)[above]
         y = np.where(touching, next_knot, np.minimum(self.decode(z), next_knot))
-        if not len(plateaus):
-            return QuantileTable(levels, np.maximum.accumulate(y, axis=1))
         in_z = QuantileTable(levels, z)
         ends = plateaus[:, :2].ravel()
         crossing = in_z.cdf(np.broadcast_to(ends, (len(z), len(ends))))
@@ -283,7 +285,6 @@ def _slopes(z: Floats, y: Floats) -> Floats:
 
 def _beyond(distance: Floats, room: float, slope: float) -> Floats:
     """How far y goes on at this distance of z beyond the last knot, never as far as ``room``."""
-    distance = np.maximum(distance, 0.0)
     if room == 0:
         return np.zeros_like(distance)
     with np.errstate(over="ignore"):
@@ -304,5 +305,5 @@ def translated(z: Floats, source: ResponseEncoder, target: ResponseEncoder) -> F
     for end, inner in ((0, here[0] + 0.5), (-1, here[-1] - 0.5)):
         slope = (there[end] - np.interp(inner, here, there)) / (here[end] - inner)
         beyond = z < here[0] if end == 0 else z > here[-1]
-        out = np.where(beyond, there[end] + slope * (z - here[end]), out)
+        out[beyond] = there[end] + slope * (z[beyond] - here[end])
     return out

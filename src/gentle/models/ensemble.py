@@ -90,20 +90,25 @@ class Ensemble:
 
     def average(self, x: Floats) -> Floats:
         """The average's values z at levels, in the first coordinate, ``(n, L)``."""
-        z = np.zeros((len(x), len(_GRID)))
         used = [number for number, weight in enumerate(self.weights[:-1]) if weight > 0]
+        alike = {
+            number: kinds
+            for number in range(len(self.coordinates))
+            if (kinds := [kind for kind in used if self.kinds[kind].coordinate == number])
+        }
+        own = {number: np.empty((len(x), len(_GRID))) for number in alike}
         for rows, at_knots in _blocks(self.net, self.kinds, self.inputs, x) if used else ():
             folds = at_knots.reshape(-1, len(self.kinds), *at_knots.shape[1:])
             kinds = folds.mean(axis=0)  # (n_kinds, B, M + 1)
-            for number, coordinate in enumerate(self.coordinates):
-                alike = [kind for kind in used if self.kinds[kind].coordinate == number]
-                if not alike:
-                    continue
-                share = self.weights[alike].sum()
-                mean = np.tensordot(self.weights[alike] / share, kinds[alike], 1)
-                own = at_levels(mean, self._knots)
-                own = translated(own, coordinate, self.coordinates[0]) if number else own
-                z[rows] += share * own[: rows.stop - rows.start]
+            for number, some in alike.items():
+                share = self.weights[some]
+                mean = np.tensordot(share / share.sum(), kinds[some], 1)
+                own[number][rows] = at_levels(mean, self._knots)[: rows.stop - rows.start]
+        z = np.zeros((len(x), len(_GRID)))
+        for number, some in alike.items():
+            first, source = self.coordinates[0], self.coordinates[number]
+            values = translated(own[number], source, first) if number else own[number]
+            z += self.weights[some].sum() * values
         if self.forest is not None:
             z += self.weights[-1] * self.forest.quantiles(x, INNER)
         z = np.maximum.accumulate(z, axis=1)  # but for rounding, it increases already

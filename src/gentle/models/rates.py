@@ -15,7 +15,7 @@ class Cycles:
 
     Args:
         steps_per_epoch: A cycle is made of whole epochs.
-        n_steps: The budget that all cycles together use up, at least three epochs.
+        n_steps: The budget that all cycles together use up, at least one epoch.
 
     Attributes:
         ends: Epochs at which cycles end.
@@ -26,7 +26,7 @@ class Cycles:
     """
 
     def __init__(self, steps_per_epoch: int, n_steps: int) -> None:
-        budget = max(3, round(n_steps / steps_per_epoch))
+        budget = max(1, round(n_steps / steps_per_epoch))
         lengths = [max(1, round(budget * 2**i / (2**_N_CYCLES - 1))) for i in range(_N_CYCLES)]
         while sum(lengths) > budget and len(lengths) > 1:
             lengths = lengths[1:]
