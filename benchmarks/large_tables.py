@@ -35,7 +35,7 @@ N_TRAIN, FIRST_SEED = 10_000, 2_000
 LEVELS = (np.arange(1000) + 0.5) / 1000
 
 EACH_BY_ITSELF = {(school.School, "_of_kinds"): lambda self, scores: scores}
-BEST_MOMENT = {(school, "_TOLERANCE"): -np.inf}
+BEST_MOMENT = {(school, "_TOLERANCE"): -1e9}
 SAME_START = {(school, "_CALM"): 1.0}
 ANY_WIDENING = {(ensemble, "_WORTH"): 1.0}
 FOUR_PARTS = {(learning, "_n_folds"): lambda n: 4}

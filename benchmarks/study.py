@@ -81,7 +81,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], Callable[[], Patches]]] = {
     "parameter-shared ensemble (tabm), no trees": ({"of": ParameterSharing}, dict),
     "no atoms": ({"atoms": False}, dict),
     "all levels count equally": ({}, lambda: {(school, "_TAIL_EMPHASIS"): 1.0}),
-    "averaging of weights everywhere": ({}, lambda: {(school, "LARGE"): 0}),
+    "averaging of weights everywhere": ({}, lambda: {(school, "_LARGE"): 0}),
     "averaging of weights nowhere": ({}, lambda: {(school, "_WINDOW"): 1}),
     "no widening": ({}, lambda: {(ensemble, "_SPREADS"): (1.0,)}),
     "one cycle of the learning rate": ({}, lambda: {(rates, "_N_CYCLES"): 1}),

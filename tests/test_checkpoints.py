@@ -114,7 +114,7 @@ def killer(number, error=Killed):
 
 
 def test_networks_that_joined_later_come_back(steps, tmp_path, monkeypatch):
-    monkeypatch.setattr(school, "LARGE", 50)
+    monkeypatch.setattr(school, "_LARGE", 50)
     kinds = []
     drop = School._drop_useless_kinds
 

@@ -26,7 +26,7 @@ def rows(n=300):
 @pytest.fixture
 def large(monkeypatch):
     """Small tables count as large ones."""
-    monkeypatch.setattr(school, "LARGE", 50)
+    monkeypatch.setattr(school, "_LARGE", 50)
 
 
 def test_the_rate_falls_in_each_cycle_and_starts_anew():
@@ -68,7 +68,7 @@ def test_members_of_a_kind_keep_the_same_moment_on_large_tables(large, monkeypat
     assert any(chosen.any() and not chosen.all() for chosen in kept)
     assert all((chosen == chosen[0]).all() for chosen in kept)
     kept.clear()
-    monkeypatch.setattr(school, "LARGE", 5000)
+    monkeypatch.setattr(school, "_LARGE", 5000)
     GENTLE(**QUICK).fit(*rows())
     assert any((chosen != chosen[0]).any() for chosen in kept)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -106,13 +107,24 @@ class LeafShares:
     def _quantiles(self, x: Floats, levels: Floats) -> Floats:
         leaves = self.trees.apply(x.astype(np.float32))  # as scikit-learn sees covariates
         n, n_trees = leaves.shape
-        start = np.arange(n + 1) * n_trees
-        here = (np.ones(leaves.size), leaves.ravel(), start)
-        shares = sparse.csr_array(here, (n, len(self.trees.feature))) @ self.shares
+        order = np.argsort(leaves[:, 0])  # rows that have leaves in common follow each other
+        start = np.arange(n + 1, dtype=np.int32) * n_trees
+        reached = (np.ones(leaves.size, np.float32), leaves[order].ravel().astype(np.int32), start)
+        shares = sparse.csr_array(reached, (n, len(self.trees.feature))) @ self._narrow
         cdf = np.zeros((n, len(self.edges)))
-        np.cumsum(shares.toarray(), axis=1, out=cdf[:, 1:])
+        np.cumsum(shares.toarray(), axis=1, dtype=np.float64, out=cdf[:, 1:])
         cdf /= cdf[:, -1:]
-        return np.stack([np.interp(levels, one, self.edges) for one in cdf])
+        out = np.empty((n, len(levels)))
+        for row, one in zip(order, cdf):
+            out[row] = np.interp(levels, one, self.edges)
+        return out
+
+    @cached_property
+    def _narrow(self) -> Any:
+        """The shares in half the memory, which is what their sums take time for."""
+        data, of, start = self.shares.data, self.shares.indices, self.shares.indptr
+        narrow = (data.astype(np.float32), of.astype(np.int32), start.astype(np.int32))
+        return sparse.csr_array(narrow, self.shares.shape)
 
     def arrays(self) -> dict[str, Any]:
         """What `restored` needs."""

@@ -64,8 +64,7 @@ class GENTLE(NeuralGenerator):
         atoms: Look for values that many responses share.
         hidden_widths: Units of the hidden layers. None is (128, 128), with more than 5,000 rows
             (96, 144, 144), or the paper's.
-        n_trees: Regression trees beside the networks; 0 for none. None is 100, with more than
-            5,000 rows 60.
+        n_trees: Regression trees beside the networks; 0 for none.
         n_steps: Largest number of training steps (more where one epoch needs more).
         batch_size: Rows per step, in the paper's game covariates. None grows with the table from
             32 to 1,024; it is 250 in the paper's game.
@@ -139,7 +138,7 @@ class GENTLE(NeuralGenerator):
         bounds: Bounds | Literal["auto"] = "auto",
         atoms: bool = True,
         hidden_widths: Sequence[int] | None = None,
-        n_trees: int | None = None,
+        n_trees: int = 100,
         n_steps: int = 3000,
         batch_size: int | None = None,
         lr_generator: float | None = None,

@@ -15,13 +15,12 @@ from gentle.models.inputs import Inputs
 from gentle.models.larger import Sampled
 from gentle.models.lessons import Fold, Lessons, Resident
 from gentle.models.neural import chosen_device
-from gentle.models.school import LARGE, School
+from gentle.models.school import School
 from gentle.responses import ResponseEncoder
 
 _MAX_SCORED = 4000  # held-out rows that decide about the weights of the average
 _MIN_LEAF = (4, 12)  # rows in a leaf, by turns
 _N_BINS = 400
-_TREES_OF_LARGE = 60  # trees of large tables, if not given
 _MAX_FOREST_ROWS = 50_000  # per fold, drawn at random
 _STRENGTHS = (0.0, 0.003, 0.01, 0.03, 0.1)  # of the regulariser, if validation is to choose
 _ATOMS_FORBID_LINEAR = 0.1  # share of atoms above which only ranks are used
@@ -136,10 +135,7 @@ def _grown(
     model: Any, rows: Rows, coordinate: ResponseEncoder, folds: list[Fold], rng: np.random.Generator
 ) -> list[LeafShares]:
     """Trees of each fold, grown on the rows that it sees."""
-    n_trees = model.setting("n_trees")
-    if model.n_trees is None and len(rows.y) > LARGE:
-        n_trees = _TREES_OF_LARGE
-    if not n_trees:
+    if not model.n_trees:
         return []
     low, high = coordinate.interval(rows.y)
     z = (low + high) / 2
@@ -147,7 +143,7 @@ def _grown(
     even = np.quantile(z, np.linspace(0, 1, _N_BINS + 1))
     edges = np.unique(np.concatenate([even, ends]))
     edges = edges[np.append(True, np.diff(edges) > 1e-12)]
-    per_fold, parts = math.ceil(n_trees / len(folds)), []
+    per_fold, parts = math.ceil(model.n_trees / len(folds)), []
     for number, fold in enumerate(folds):
         seen = fold.seen
         if len(seen) > _MAX_FOREST_ROWS:

@@ -43,7 +43,7 @@ Ints = NDArray[np.int64]
 
 _TAIL_EMPHASIS = 0.5  # 1 is the CRPS; less gives outer levels more weight, which is as proper
 _WINDOW = 100  # steps over which weights are averaged, a fifth of the cycle at most
-LARGE = 5000  # rows above which networks are larger, learn together, and fill vacant places
+_LARGE = 5000  # rows above which networks are larger, learn together, and fill vacant places
 _LARGE_WIDTHS = (96, 144, 144)
 _CALM = 0.6  # factor of the first weights of networks that see values, on large tables
 _HOPELESS = 1.3  # times the best score
@@ -73,7 +73,7 @@ class School(Learner):
         self.model, self.coordinates, self.inputs, self.kinds = model, coordinates, inputs, kinds
         self.folds, self.rng, self.device = folds, rng, chosen_device(model.device)
         self.lessons, n_rows = lessons, lessons.n_rows(folds)
-        self.is_large = n_rows > LARGE
+        self.is_large = n_rows > _LARGE
         self.places = list(range(len(kinds)))  # where the kinds stood at the start
         self.members = list(itertools.product(range(len(folds)), kinds))  # fold and kind of each
         weights_seed, draws_seed = (int(seed) for seed in rng.integers(2**63, size=2))

@@ -15,12 +15,8 @@ OF_GAME = {
     "reg_weight": 0.4, "lr_generator": 1e-3, "hidden_widths": _PAPER_WIDTHS, "batch_size": 250
 }  # fmt: skip
 OF_ENSEMBLE = {
-    "reg_weight": 0.0,
-    "lr_generator": 3e-3,
-    "hidden_widths": (128, 128),
-    "batch_size": None,
-    "n_trees": 100,
-}
+    "reg_weight": 0.0, "lr_generator": 3e-3, "hidden_widths": (128, 128), "batch_size": None
+}  # fmt: skip
 
 PAPER: dict[str, dict[str, Any]] = {
     name: {
@@ -79,7 +75,7 @@ def check(model: Any) -> None:
     require("anchor_generator anchor_potential", lambda v: v >= 0, "at least 0")
     require("follow_generator follow_potential", lambda v: 0 <= v <= 1, "between 0 and 1")
     require("n_draws n_epochs patience n_steps", is_count, "an integer of at least 1")
-    require("n_trees", lambda v: v is None or is_count(v, 0), "an integer of at least 0, or None")
+    require("n_trees", lambda v: is_count(v, 0), "an integer of at least 0")
     require("batch_size", lambda v: v is None or is_count(v), "an integer, or None")
     require("validation_fraction", lambda v: 0 < v < 1, "between 0 and 1")
     require(
