@@ -153,9 +153,10 @@ def growth(quick: bool) -> list[str]:
     X, y = frame.drop(columns="y"), frame["y"]
     found = []
     for batch in (2048, 4096, 8192, 16_384):
-        fitted = model(1, batch).fit(X, y)  # three epochs
         n_seen = len(y) - min(len(y) // 8, round(0.05 * len(y)) + 250, 2500)
-        found.append((batch, per_epoch(fitted) / math.ceil(n_seen / batch)))
+        steps = math.ceil(n_seen / batch)
+        fitted = model(3 * steps, batch).fit(X, y)
+        found.append((batch, per_epoch(fitted) / steps))
         lines.append(f"| {batch:,} | {found[-1][1]:.3f} |")
         print(lines[-1], flush=True)
     (few, short), (many, long) = found[0], found[2]
