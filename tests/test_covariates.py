@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sklearn.exceptions import NotFittedError
 
 import gentle
+from gentle import QuantileForest, covariates
 from gentle.columns import Columns, taken
 from gentle.comparison import compare, units
 from gentle.covariates import CovariateEncoder, year_angle
@@ -190,15 +191,41 @@ def test_levels_are_one_unit_apart_and_the_rare_and_the_new_ones_are_others():
     np.testing.assert_array_equal(both, [[0.5], [-0.5], [0.0]])
 
 
-def test_at_most_fifty_levels_and_weight_decides_which():
-    X = pd.DataFrame({"a": [f"{i:03d}" for i in range(60)] * 2})
-    w = np.tile(np.arange(60.0, 0, -1), 2)
+def test_at_most_two_hundred_levels_and_weight_decides_which():
+    X = pd.DataFrame({"a": [f"{i:03d}" for i in range(240)] * 20})
+    w = np.tile(np.arange(240.0, 0, -1), 20)
     levels = CovariateEncoder.of(X, w).covariates[0].levels
-    assert levels == tuple(f"{i:03d}" for i in range(50))
+    assert levels == tuple(f"{i:03d}" for i in range(200))
     assert CovariateEncoder.of(X, 1e-9 * w).covariates[0].levels == levels
-    equal = CovariateEncoder.of(X.iloc[::-1], np.ones(120)).covariates[0]
+    equal = CovariateEncoder.of(X.iloc[::-1], np.ones(4800)).covariates[0]
     assert equal.levels == levels  # of equally frequent ones the alphabet's first
     assert equal.others == pytest.approx(1 / 6)
+
+
+def test_fifty_levels_where_more_would_fill_the_memory(monkeypatch):
+    monkeypatch.setattr(covariates, "_MAX_CELLS", 20_000)
+    for n_columns, n_levels in ((1, 100), (2, 50), (3, 50)):  # of 200 rows each
+        X = pd.DataFrame({f"{j}": [f"{i:03d}" for i in range(100)] * 2 for j in range(n_columns)})
+        encoder = CovariateEncoder.of(X, np.ones(200))
+        assert [len(column.levels) for column in encoder.covariates] == [n_levels] * n_columns
+
+
+def test_five_rows_are_enough_for_a_level_of_a_long_table():
+    rare = ["four"] * 4 + ["five"] * 5
+    X = pd.DataFrame({"a": rare + ["often"] * 20_000})
+    column = CovariateEncoder.of(X, np.ones(len(X))).covariates[0]
+    assert column.levels == ("often", "five")
+    assert column.others == pytest.approx(4 / len(X))
+
+
+def test_a_level_of_a_long_category_has_a_distribution_of_its_own():
+    rng = np.random.default_rng(0)
+    town = np.repeat(np.arange(120), 12)
+    y = 3.0 * rng.normal(size=120)[town] + 0.1 * rng.normal(size=len(town))
+    X = pd.DataFrame({"town": [f"town {i}" for i in town]})
+    new = X.iloc[::12]
+    forest = QuantileForest(min_samples_leaf=3, random_state=0).fit(X, y)
+    assert np.corrcoef(forest.predict(new), y.reshape(120, 12).mean(1))[0, 1] > 0.95
 
 
 def test_orders_are_ranks_of_the_levels_in_use():

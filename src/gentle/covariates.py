@@ -17,9 +17,12 @@ from gentle.transport import wasserstein
 
 Floats = NDArray[np.float64]
 
-_MAX_LEVELS = 50
+_MAX_LEVELS = 200
+_FEW_LEVELS = 50  # that every category may have, however long the table
+_MAX_CELLS = 20_000_000  # of indicators beyond these
 _MIN_SHARE = 0.005  # of the weight, for a level of its own
 _SURE_SHARE = 0.1  # from here on even if one row has all of it
+_SURE_ROWS = 5  # from here on even with a smaller share
 _TWO_YEARS = 2 * 365.25
 _FARTHEST_DAY = 1e9  # nearly three million years
 _SEASONAL = 0.99  # dates closer together within the year have no season; 1 is the same day
@@ -119,11 +122,12 @@ class CovariateEncoder:
       mean 0 and standard deviation 1. So are ordered categories, by their rank among those used.
       Dates that span more than two years, and differ within the year, are also sine and cosine of
       their place in the year.
-    - Other categories and texts become indicators of the levels that have at least 0.5 % of the
-      weight and either two rows or 10 % of it, at most 50 of them; all other levels share one, if
-      there are any. Indicators are divided by √2, so that two levels are as far apart as numbers
-      one standard deviation apart; two indicators are one column of ±1/2. A level that is new in
-      prediction is one of the others, or, if there were none, 0 in all indicators.
+    - Other categories and texts become indicators of the levels that have five rows, or at least
+      0.5 % of the weight and either two rows or 10 % of it. There are at most 200 of them (50, if
+      the indicators of all such categories had more than 20 million cells); all other levels
+      share one, if there are any. Indicators are divided by √2, so that two levels are as far apart
+      as numbers one standard deviation apart; two indicators are one column of ±1/2. A level that
+      is new in prediction is one of the others, or, if there were none, 0 in all indicators.
     - A missing number counts as the mean, and where values were missing in training a further
       column says so (1 is missing). In a category, missing is a level of its own.
     - Where nothing varies, the encoded column is 0, whatever comes later.
@@ -158,10 +162,13 @@ class CovariateEncoder:
             both = Standardiser.of(np.column_stack([columns[j].values for j in whole]), weights)
             fitted = dict(zip(whole, zip(both.mean.tolist(), both.scale.tolist())))
         found = []
+        n_long = sum(c.kind == "category" and len(c.levels) > _FEW_LEVELS for c in columns)
+        room = _MAX_CELLS // max(1, n_long * len(share))
+        most = min(max(room, _FEW_LEVELS), _MAX_LEVELS)
         for j, (column, gap) in enumerate(zip(columns, gaps)):
             missing = 1.0 if gap.all() else float(share[gap].sum())
             if column.kind == "category":
-                found.append(_category(column, share, missing))
+                found.append(_category(column, share, missing, most))
             else:
                 found.append(_number(column, weights, gap, missing, fitted.get(j)))
         return cls(tuple(found), table.labels)
@@ -313,15 +320,16 @@ def _number(
     )
 
 
-def _category(column: Column, share: Floats, missing: float) -> Covariate:
+def _category(column: Column, share: Floats, missing: float, most: int) -> Covariate:
     """The frequent levels, irrespective of the order of the rows."""
     present = ~np.isnan(column.values)
     codes = column.values[present].astype(np.int64)
     weight = np.bincount(codes, share[present], len(column.levels)).round(12)
     n_rows = np.bincount(codes, minlength=len(column.levels))
     often = (weight >= _MIN_SHARE) & ((n_rows > 1) | (weight >= _SURE_SHARE))
+    often |= n_rows >= _SURE_ROWS
     order = np.argsort(-weight, kind="stable")  # of equally frequent ones the alphabet's first
-    kept = [int(level) for level in order if often[level]][:_MAX_LEVELS]
+    kept = [int(level) for level in order if often[level]][:most]
     rare = np.setdiff1d(np.flatnonzero(n_rows), kept)
     return Covariate(
         "category",
