@@ -327,27 +327,29 @@ def test_nothing_is_left_on_disk_whatever_happens(moment, small, monkeypatch):
 def test_an_interrupted_fit_goes_on_where_it_was(small, tmp_path, monkeypatch):
     pieces = in_pieces(law(5000, seed=9), 1000)
     at = law(20, seed=10)[["x", "other"]]
-    expected = GENTLE(**QUICK).fit(pieces, "y").predict(at)
-    step, n_steps = School.step, []
+    settings = QUICK | {"n_steps": 240}  # some epochs
+    step, n_steps, fatal = School.step, [], None
 
     def counted(self, positions):
-        n_steps.append(1)
-        if len(n_steps) == 150:
+        if len(n_steps) == fatal:
             raise KeyboardInterrupt
+        n_steps.append(1)
         return step(self, positions)
 
     monkeypatch.setattr(School, "step", counted)
+    expected = GENTLE(**settings).fit(pieces, "y").predict(at)
+    whole = len(n_steps)
+    fatal = whole + 3 * whole // 4
     with pytest.raises(KeyboardInterrupt):
-        GENTLE(**QUICK).fit(pieces, "y", checkpoint_dir=tmp_path / "kept")
-    first = len(n_steps)
-    found = GENTLE(**QUICK).fit(pieces, "y", checkpoint_dir=tmp_path / "kept")
+        GENTLE(**settings).fit(pieces, "y", checkpoint_dir=tmp_path / "kept")
+    first, fatal = len(n_steps), None
+    found = GENTLE(**settings).fit(pieces, "y", checkpoint_dir=tmp_path / "kept")
     assert np.array_equal(found.predict(at), expected)
-    whole = first - 1 + len(n_steps) - first
     assert len(n_steps) - first < whole  # not from the start
     outside = np.argsort(hashed(np.arange(5000)))[-1]  # a row beyond the sample
     pieces[outside // 1000].loc[outside, "other"] += 0.1
     with pytest.raises(ValueError, match="the data are others"):
-        GENTLE(**QUICK).fit(pieces, "y", checkpoint_dir=tmp_path / "kept")
+        GENTLE(**settings).fit(pieces, "y", checkpoint_dir=tmp_path / "kept")
 
 
 # Errors
