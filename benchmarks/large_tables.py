@@ -22,12 +22,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from study import patched
+from study import patched, run_missing
 
 from gentle import GENTLE, datasets
 from gentle.datasets import PROBLEMS
 from gentle.models import ensemble, learning, school
-from gentle.workers import finished
 
 FOLDER = Path(__file__).with_suffix("")
 DATA = ["ecm", "varying-spread", "two-branches"]
@@ -143,13 +142,7 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     if not options.report:
         cells = [(v, p, s) for s in range(options.seeds) for p in DATA for v in VARIANTS]
-        todo = [cell for cell in cells if not path(cell).exists()]
-        for number, (cell, record) in enumerate(finished(fit_and_score, todo, options.workers), 1):
-            if isinstance(record, Exception):
-                print(f"{number} of {len(todo)}: {cell} failed: {record!r}", flush=True)
-                continue
-            path(cell).write_text(json.dumps(record, indent=1) + "\n")
-            print(f"{number} of {len(todo)}: {cell} W1 {record['w1']:.4f}", flush=True)
+        run_missing(cells, fit_and_score, path, options.workers, "w1")
     FOLDER.with_suffix(".md").write_text(report())
 
 

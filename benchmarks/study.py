@@ -157,6 +157,23 @@ def path(cell: tuple[str, str, int]) -> Path:
     return FOLDER / "cells" / f"{problem}_{name}_{seed}.json"
 
 
+def run_missing(
+    cells: list[tuple[str, str, int]],
+    work: Callable[..., dict[str, Any]],
+    path: Callable[[tuple[str, str, int]], Path],
+    n_workers: int,
+    score: str,
+) -> None:
+    """Do what is not stored yet, and store it at once."""
+    todo = [cell for cell in cells if not path(cell).exists()]
+    for number, (cell, record) in enumerate(finished(work, todo, n_workers), 1):
+        if isinstance(record, Exception):
+            print(f"{number} of {len(todo)}: {cell} failed: {record!r}", flush=True)
+            continue
+        path(cell).write_text(json.dumps(record, indent=1) + "\n")
+        print(f"{number} of {len(todo)}: {cell} {score} {record[score]:.5g}", flush=True)
+
+
 def report() -> str:
     """All that is stored, as Markdown."""
     records = [json.loads(file.read_text()) for file in sorted((FOLDER / "cells").glob("*.json"))]
@@ -228,13 +245,7 @@ def main() -> None:
     (FOLDER / "cells").mkdir(parents=True, exist_ok=True)
     if not options.report:
         cells = [(v, p, s) for s in range(options.seeds) for p in problems for v in variants]
-        todo = [cell for cell in cells if not path(cell).exists()]
-        for number, (cell, record) in enumerate(finished(fit_and_score, todo, options.workers), 1):
-            if isinstance(record, Exception):
-                print(f"{number} of {len(todo)}: {cell} failed: {record!r}", flush=True)
-                continue
-            path(cell).write_text(json.dumps(record, indent=1) + "\n")
-            print(f"{number} of {len(todo)}: {cell} CRPS {record['crps']:.5g}", flush=True)
+        run_missing(cells, fit_and_score, path, options.workers, "crps")
     (FOLDER / "report.md").write_text(report())
 
 

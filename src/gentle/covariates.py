@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 _MAX_LEVELS = 200
 _FEW_LEVELS = 50  # that every category may have, however long the table
-_MAX_CELLS = 20_000_000  # of indicators beyond these
+_MAX_CELLS = 20_000_000  # that the indicators of longer categories may fill
 _MIN_SHARE = 0.005  # of the weight, for a level of its own
 _SURE_SHARE = 0.1  # from here on even if one row has all of it
 _SURE_ROWS = 5  # from here on even with a smaller share
@@ -123,9 +123,9 @@ class CovariateEncoder:
       Dates that span more than two years, and differ within the year, are also sine and cosine of
       their place in the year.
     - Other categories and texts become indicators of the levels that have five rows, or at least
-      0.5 % of the weight and either two rows or 10 % of it. There are at most 200 of them (50, if
-      the indicators of all such categories had more than 20 million cells); all other levels
-      share one, if there are any. Indicators are divided by √2, so that two levels are as far apart
+      0.5 % of the weight and either two rows or 10 % of it; at most 200 of them, in long tables
+      as many as fill 20 million cells, but 50 in any case. All other levels share one, if there
+      are any. Indicators are divided by √2, so that two levels are as far apart
       as numbers one standard deviation apart; two indicators are one column of ±1/2. A level that
       is new in prediction is one of the others, or, if there were none, 0 in all indicators.
     - A missing number counts as the mean, and where values were missing in training a further
