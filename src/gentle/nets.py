@@ -223,6 +223,12 @@ class MonotoneNet(nn.Module):
                 layer.data = layer.data[list(members)]
         return found
 
+    def without_inputs(self, inputs: slice) -> MonotoneNet:
+        """The same maps, deaf to some inputs, which they no longer have."""
+        found, weight = copy.deepcopy(self), self.weights[0].data
+        found.weights[0].data = torch.cat([weight[:, : inputs.start], weight[:, inputs.stop :]], 1)
+        return found
+
     @property
     def widths(self) -> list[int]:
         """Units of the hidden layers."""

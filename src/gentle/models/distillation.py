@@ -78,7 +78,7 @@ def distilled(
         verbose=verbose,
     )
     one, first = np.array([1.0, 0.0]), teacher.coordinates[:1]
-    made = Ensemble(pupil.net.eval(), [_ALL], teacher.inputs, first, None, one, 1.0)
+    made = Ensemble(pupil.net.eval(), [_ALL], pupil.inputs, first, None, one, 1.0)
     there, here = (first[0].decode(model.average(tried)) for model in (teacher, made))
     distance = float((np.abs(here - there) @ quadrature(INNER)).mean())
     return replace(made, distance=distance), history
@@ -97,16 +97,16 @@ class _Pupil(Learner):
         n_steps: int,
         rng: np.random.Generator,
     ) -> None:
-        device, inputs = teacher.net.knots.device, teacher.inputs
+        device, self.inputs = teacher.net.knots.device, teacher.inputs.without_boosted()
         source = torch.Generator().manual_seed(int(rng.integers(2**63)))
-        self.net = MonotoneNet(1, len(inputs), widths, generator=source).to(device)
+        self.net = MonotoneNet(1, len(self.inputs), widths, generator=source).to(device)
         columns = knots_among_levels(self.net)
         answers = [
             teacher.average(x[first : first + _CHUNK])[:, columns]
             for first in range(0, len(x), _CHUNK)
         ]
         self.z = torch.as_tensor(np.concatenate(answers), dtype=torch.float32, device=device)
-        self.x = torch.as_tensor(inputs.encode(x), dtype=torch.float32, device=device)
+        self.x = torch.as_tensor(self.inputs.encode(x), dtype=torch.float32, device=device)
         self.optimizer, self.rate = Adam(self.net.parameters()), _RATE
         self.step_number, self.n_steps = 0, n_steps
 

@@ -20,6 +20,7 @@ from scipy.special import ndtr
 from torch import Tensor
 
 from gentle.distribution import QuantileTable
+from gentle.models.boosting import Boosting
 from gentle.models.checks import are_widths
 from gentle.models.forest import LeafShares
 from gentle.models.inputs import Inputs, View
@@ -44,6 +45,9 @@ _GRID = np.concatenate(
 INNER = ndtr(_GRID)
 _LEVELS = np.concatenate([[0.0], INNER[1:-1], [1.0]])
 _MEDIAN = len(_GRID) // 2
+_SIGHTS = {
+    "straight": "values", "boosted": "boosted trees", "scores": "ranks", "pieces": "pieces"
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,7 @@ class Ensemble:
         forest: Trees in the first coordinate, or None.
         weights: Of each kind's networks together, and of the trees, ``(n_kinds + 1,)``.
         widening: Factor of the average's distances from its median.
+        boosting: Trees whose expectation is a further column for all of these, or None.
         distance: If this is one network that imitates an average, how far it is from it: the mean
             Wasserstein distance, in units of the response.
     """
@@ -83,6 +88,7 @@ class Ensemble:
     weights: Floats
     widening: float
     distance: float | None = None
+    boosting: Boosting | None = None
 
     def table(self, x: Floats) -> QuantileTable:
         """Distributions at encoded covariates ``(n, d)``, in units of the response."""
@@ -90,6 +96,7 @@ class Ensemble:
 
     def average(self, x: Floats) -> Floats:
         """The average's values z at levels, in the first coordinate, ``(n, L)``."""
+        x = self._extended(x)
         used = [number for number, weight in enumerate(self.weights[:-1]) if weight > 0]
         alike = {
             number: kinds
@@ -114,12 +121,16 @@ class Ensemble:
         z = np.maximum.accumulate(z, axis=1)  # but for rounding, it increases already
         return widened(z, self.widening)
 
+    def _extended(self, x: Floats) -> Floats:
+        return x if self.boosting is None else self.boosting.extended(x)
+
     @property
     def _knots(self) -> Floats:
         return self.net.knots.cpu().numpy().astype(np.float64)
 
     def values(self, x: Floats) -> tuple[Floats, Floats | None]:
         """Values z at levels: networks ``(n_folds, n_kinds, n, L)``, trees ``(n, L)``."""
+        x = self._extended(x)
         values = evaluated(self.net, self.kinds, self.inputs, x)
         values = values.reshape(-1, len(self.kinds), *values.shape[1:])
         first = self.coordinates[0]
@@ -158,12 +169,11 @@ class Ensemble:
 
     def described(self) -> list[str]:
         """The ensemble in words."""
-        views = {"scores": "ranks", "straight": "values", "pieces": "pieces"}
         parts = []
         for coordinate, seen in dict.fromkeys((kind.coordinate, kind.views) for kind in self.kinds):
             alike = [(kind.coordinate, kind.views) == (coordinate, seen) for kind in self.kinds]
             n = sum(alike) * self.net.n_members // len(self.kinds)
-            sight = " and ".join(views[view] for view in seen)
+            sight = " and ".join(_SIGHTS[view] for view in seen)
             scale = ", response as it is" if coordinate else ""
             share = self.weights[:-1][alike].sum()
             parts.append(f"{n} networks that see {sight}{scale} ({share:.0%})")
@@ -191,6 +201,7 @@ class Ensemble:
         holders = {"inputs": self.inputs}
         holders |= {f"coordinate{i}": one for i, one in enumerate(self.coordinates)}
         holders |= {} if self.forest is None else {"forest": self.forest}
+        holders |= {} if self.boosting is None else {"boosting": self.boosting}
         for prefix, holder in holders.items():
             arrays |= {f"{prefix}.{name}": array for name, array in holder.arrays().items()}
         return arrays, {
@@ -230,7 +241,7 @@ class Ensemble:
         if not (
             kinds
             and all(0 <= kind.coordinate < n_coordinates <= 2 for kind in kinds)
-            and all(view in ("straight", "scores", "pieces") for k in kinds for view in k.views)
+            and all(view in _SIGHTS for kind in kinds for view in kind.views)
             and 0 < n_members <= 1000
             and n_members % len(kinds) == 0
             and weights.shape == (len(kinds) + 1,)
@@ -242,7 +253,9 @@ class Ensemble:
             and (distance is None or 0 <= distance < np.inf)
         ):
             raise ValueError("its ensemble is damaged: its parts do not fit together")
-        inputs = Inputs.restored(under("inputs"), n_columns)
+        boosting = Boosting.restored(own, n_columns) if (own := under("boosting")) else None
+        n_boosted = 0 if boosting is None else 1
+        inputs = Inputs.restored(under("inputs"), n_columns, n_boosted)
         net = loaded(
             lambda source: MonotoneNet(n_members, len(inputs), widths, generator=source),
             under("net"),
@@ -251,8 +264,8 @@ class Ensemble:
         coordinates = [
             ResponseEncoder.restored(under(f"coordinate{i}")) for i in range(n_coordinates)
         ]
-        trees = LeafShares.restored(forest, n_columns) if forest else None
-        return cls(net, kinds, inputs, coordinates, trees, weights, widening, distance)
+        trees = LeafShares.restored(forest, n_columns + n_boosted) if forest else None
+        return cls(net, kinds, inputs, coordinates, trees, weights, widening, distance, boosting)
 
 
 def visible(kinds: list[Kind], n_members: int, inputs: Inputs) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -11,16 +11,20 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 Floats = NDArray[np.float64]
-View = Literal["straight", "scores", "pieces"]
+View = Literal["straight", "boosted", "scores", "pieces"]
 
 _NEAR = 2.5  # standard deviations within which a value enters as it is
 _N_KNOTS = 100
 _MAX_PIECES, _MAX_PIECE_INPUTS = 8, 256
+_ARRAYS = ("knots", "scores", "column", "start", "length")
 
 
 @dataclass(frozen=True)
 class Inputs:
     """Three views of each column: as it is, by scores of its ranks, by pieces of its range.
+
+    The view "boosted" is of a further column, if there is one: what boosted trees expect, as it is
+    and by its score.
 
     "straight" is the standardised value, far ones pulled in by a logarithm. "scores" belong to
     the value's rank, half-way between even and normal ones, straight between knots; columns with
@@ -34,6 +38,7 @@ class Inputs:
         column: The column of each piece, ``(p,)``.
         start: Where the piece begins, ``(p,)``.
         length: Its length, ``(p,)``.
+        n_boosted: How many of the columns are further ones, 0 or 1; they come last.
     """
 
     knots: Floats
@@ -41,10 +46,11 @@ class Inputs:
     column: NDArray[np.int64]
     start: Floats
     length: Floats
+    n_boosted: int = 0
 
     @classmethod
-    def of(cls, x: Floats, weight: Floats) -> Inputs:
-        """From weighted rows ``(n, d)``."""
+    def of(cls, x: Floats, weight: Floats, n_boosted: int = 0) -> Inputs:
+        """From weighted rows ``(n, d)``, of whose columns the last may be a boosted one."""
         d = x.shape[1]
         knots, scores = np.empty((d, _N_KNOTS)), np.empty((d, _N_KNOTS))
         summaries = []
@@ -65,7 +71,7 @@ class Inputs:
             else:
                 pick = np.minimum(np.arange(_N_KNOTS), len(values) - 1)
             knots[j], scores[j] = values[pick], own[pick]
-            if len(values) > 4:
+            if len(values) > 4 and j < d - n_boosted:
                 summaries.append((j, values, after))
         n_pieces = min(_MAX_PIECES, _MAX_PIECE_INPUTS // max(1, len(summaries)))
         column, start, length = [], [], []
@@ -75,27 +81,37 @@ class Inputs:
             column += [j] * (len(ends) - 1)
             start += list(ends[:-1])
             length += list(np.diff(ends))
-        return cls(knots, scores, np.array(column, np.int64), np.array(start), np.array(length))
+        pieces = np.array(column, np.int64), np.array(start), np.array(length)
+        return cls(knots, scores, *pieces, n_boosted)
 
     def __len__(self) -> int:
         return 2 * len(self.knots) + len(self.column)
 
+    def without_boosted(self) -> Inputs:
+        """The same for a table without the further column."""
+        d = len(self.knots) - self.n_boosted
+        return replace(self, knots=self.knots[:d], scores=self.scores[:d], n_boosted=0)
+
     def view(self, name: View) -> slice:
         """Where among the inputs a view stands."""
-        d = len(self.knots)
-        return {"straight": slice(0, d), "scores": slice(d, 2 * d), "pieces": slice(2 * d, None)}[
-            name
-        ]
+        d = len(self.knots) - self.n_boosted
+        ends = np.cumsum([0, d, 2 * self.n_boosted, d, len(self.column)]).tolist()
+        order = ("straight", "boosted", "scores", "pieces")
+        return slice(*ends[order.index(name) :][:2])
 
     def encode(self, x: Floats) -> Floats:
         """``(n, d)`` to ``(n, 2d + p)``, one view after the other."""
         out = np.empty((len(x), len(self)))
-        far = np.maximum(np.abs(x) - _NEAR, 0.0)
-        out[:, self.view("straight")] = np.sign(x) * (np.minimum(np.abs(x), _NEAR) + np.log1p(far))
-        scores = out[:, self.view("scores")]
+        d = x.shape[1] - self.n_boosted
+        near, far = np.minimum(np.abs(x), _NEAR), np.maximum(np.abs(x) - _NEAR, 0.0)
+        straight = np.sign(x) * (near + np.log1p(far))
+        out[:, self.view("straight")] = straight[:, :d]
+        scores = np.empty_like(straight)
         for j in range(x.shape[1]):
             found = np.interp(x[:, j], self.knots[j], self.scores[j])
             scores[:, j] = np.clip(found, self.scores[j, 0], self.scores[j, -1])
+        out[:, self.view("scores")] = scores[:, :d]
+        out[:, self.view("boosted")] = np.hstack([straight[:, d:], scores[:, d:]])
         with np.errstate(over="ignore"):  # far beyond a short piece
             pieces = (x[:, self.column] - self.start) / self.length
         out[:, self.view("pieces")] = 0.5 * np.clip(pieces, 0, 1)
@@ -103,17 +119,19 @@ class Inputs:
 
     def arrays(self) -> dict[str, Any]:
         """What `restored` needs."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: getattr(self, name) for name in _ARRAYS}
 
     @classmethod
-    def restored(cls, arrays: dict[str, Any], n_columns: int) -> Inputs:
+    def restored(cls, arrays: dict[str, Any], n_columns: int, n_boosted: int = 0) -> Inputs:
         """From arrays that may hold anything: a ValueError unless they can work."""
         floats = ("knots", "scores", "start", "length")
         found = cls(
-            column=arrays["column"], **{name: np.asarray(arrays[name], float) for name in floats}
+            column=arrays["column"],
+            n_boosted=n_boosted,
+            **{name: np.asarray(arrays[name], float) for name in floats},
         )
         if not (
-            found.knots.shape == found.scores.shape == (n_columns, _N_KNOTS)
+            found.knots.shape == found.scores.shape == (n_columns + n_boosted, _N_KNOTS)
             and np.all(np.diff(found.knots) >= 0)
             and np.all(np.isfinite(found.knots))
             and np.all(np.isfinite(found.scores))

@@ -43,6 +43,7 @@ from gentle.sources import RandomRows, Source, hashed, progress
 if TYPE_CHECKING:
     import torch
 
+    from gentle.models.boosting import Boosting
     from gentle.models.inputs import Inputs
     from gentle.models.lessons import OnDisk, Piece
     from gentle.responses import ResponseEncoder
@@ -223,6 +224,7 @@ class AllRows:
         self,
         coordinates: list[ResponseEncoder],
         inputs: Inputs,
+        boosting: Boosting | None,
         held_out: Sequence[Floats],
         device: torch.device,
     ) -> OnDisk:
@@ -231,6 +233,7 @@ class AllRows:
         Args:
             coordinates: Of the response.
             inputs: What networks see of covariates.
+            boosting: What to expect of each row, which is one of them, or None.
             held_out: Encoded covariates that each fold does not see.
             device: Where the networks are.
         """
@@ -242,6 +245,7 @@ class AllRows:
             self.n_per_cell,
             coordinates,
             inputs,
+            boosting,
             [row_hashes(x) for x in held_out],
             device,
         )

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
 from gentle.data import Grouped, Rows
+from gentle.models.boosting import Boosting
 from gentle.models.ensemble import Ensemble, Kind, best_average
 from gentle.models.forest import LeafShares
-from gentle.models.inputs import Inputs
+from gentle.models.inputs import Inputs, View
 from gentle.models.larger import Sampled
-from gentle.models.lessons import Fold, Lessons, Resident
+from gentle.models.lessons import Fold, Lessons, Resident, with_unseen
 from gentle.models.neural import chosen_device
 from gentle.models.school import School
 from gentle.responses import ResponseEncoder
@@ -21,6 +24,7 @@ from gentle.responses import ResponseEncoder
 _MAX_SCORED = 4000  # held-out rows that decide about the weights of the average
 _MIN_LEAF = (4, 12)  # rows in a leaf, by turns
 _N_BINS = 400
+_MIN_BOOSTED = 200  # covariates
 _MAX_FOREST_ROWS = 50_000  # per fold, drawn at random
 _STRENGTHS = (0.0, 0.003, 0.01, 0.03, 0.1)  # of the regulariser, if validation is to choose
 _ATOMS_FORBID_LINEAR = 0.1  # share of atoms above which only ranks are used
@@ -43,16 +47,25 @@ def learn(
     """
     rows = Rows.of(train)
     coordinates = _coordinates(model, train, rows)
-    inputs = Inputs.of(rows.x, rows.weight)
     folds = _folds(train, validation, rng)
+    boosting = _boosted(rows, coordinates, len(train), rng)
+    n_columns = rows.x.shape[1]
+    if boosting is not None:
+        honest = partial(boosting.extended, honest=True)
+        rows = replace(rows, x=honest(rows.x))
+        folds = with_unseen(folds, lambda unseen: replace(unseen, x=honest(unseen.x)))
+    inputs = Inputs.of(rows.x, rows.weight, rows.x.shape[1] - n_columns)
     device = chosen_device(model.device)
     if isinstance(train, Sampled):
-        held_out = [fold.unseen.x[: 0 if validation else None] for fold in folds]
-        lessons = train.all_rows.encoded(coordinates, inputs, held_out, device)
+        held_out = [fold.unseen.x[: 0 if validation else None, :n_columns] for fold in folds]
+        lessons = train.all_rows.encoded(coordinates, inputs, boosting, held_out, device)
     else:
         lessons = Resident(rows, coordinates, inputs, device)
     school, history = _schooled(model, train, lessons, coordinates, folds, inputs, rng)
-    forests = _grown(model, rows, coordinates[0], folds, rng)
+    if boosting is not None and not any("boosted" in kind.views for kind in school.kinds):
+        boosting, inputs = None, school.forget_boosted()
+        rows = replace(rows, x=rows.x[:, :n_columns])
+    forests = _grown(model, rows, coordinates[0], school.folds, rng)
     parts = school.on_unseen(forests)
     weights, widening, crps = best_average(*parts)
     forest = LeafShares.joined(forests) if forests and weights[-1] > 0 else None
@@ -60,9 +73,10 @@ def learn(
     school.keep_kinds(useful)
     weights = np.append(weights[useful], weights[-1])
     school.net.eval()
-    made = Ensemble(school.net, school.kinds, inputs, coordinates, forest, weights, widening)
-    honest = validation is not None or folds[0].seen is not folds[1].seen
-    return made, history, crps, len(parts[2]) if honest else 0
+    parts_of = (school.net, school.kinds, inputs, coordinates, forest, weights, widening)
+    made = Ensemble(*parts_of, boosting=boosting)
+    were_unseen = validation is not None or folds[0].seen is not folds[1].seen
+    return made, history, crps, len(parts[2]) if were_unseen else 0
 
 
 def _schooled(
@@ -99,9 +113,22 @@ def _coordinates(model: Any, train: Grouped, rows: Rows) -> list[ResponseEncoder
     return [ranks, ResponseEncoder.of(rows.y, rows.weight, scale="linear", **options)]
 
 
+def _boosted(
+    rows: Rows, coordinates: list[ResponseEncoder], n_covariates: int, rng: np.random.Generator
+) -> Boosting | None:
+    """What to expect of each row."""
+    if n_covariates < _MIN_BOOSTED:
+        return None
+    low, high = coordinates[-1].interval(rows.y)
+    seed = int(rng.integers(2**31))
+    return Boosting.of(rows.x, (low + high) / 2, rows.weight, seed, torch.get_num_threads())
+
+
 def _kinds(coordinates: list[ResponseEncoder], inputs: Inputs) -> list[Kind]:
     kinds = [Kind(0, ("scores",)), Kind(len(coordinates) - 1, ("straight",))]
-    return kinds + ([Kind(0, ("scores", "pieces"))] if len(inputs.column) else [])
+    finest: tuple[View, ...] = ("scores", "pieces") if len(inputs.column) else ("scores",)
+    kinds += [Kind(0, finest)] if len(inputs.column) else []
+    return kinds + ([Kind(0, ("boosted", *finest))] if inputs.n_boosted else [])
 
 
 def _n_folds(n_covariates: int) -> int:

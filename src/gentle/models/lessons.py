@@ -6,8 +6,8 @@ import itertools
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gentle.data import Rows, row_hashes
+from gentle.models.boosting import Boosting
 from gentle.models.inputs import Inputs
 from gentle.responses import ResponseEncoder
 
@@ -34,6 +35,12 @@ class Fold:
 
     seen: Ints
     unseen: Rows
+
+
+def with_unseen(folds: list[Fold], change: Callable[[Rows], Rows]) -> list[Fold]:
+    """Folds whose unseen rows are changed; those that share them still do."""
+    changed = {id(fold.unseen): change(fold.unseen) for fold in folds}
+    return [replace(fold, unseen=changed[id(fold.unseen)]) for fold in folds]
 
 
 class Lessons(Protocol):
@@ -150,6 +157,7 @@ class OnDisk:
         n_per_cell: How many of them belong to each cell, ``(n_cells,)``.
         coordinates: Of the response.
         inputs: What networks see of covariates.
+        boosting: What to expect of each row, which is one of them, or None.
         held_out: For each fold, hashes of the covariates that it does not see.
         device: Where the networks are.
     """
@@ -161,6 +169,7 @@ class OnDisk:
         n_per_cell: Ints,
         coordinates: list[ResponseEncoder],
         inputs: Inputs,
+        boosting: Boosting | None,
         held_out: Sequence[NDArray[np.uint64]],
         device: torch.device,
     ) -> None:
@@ -175,7 +184,7 @@ class OnDisk:
         start = start.astype(np.int64)
         at = start[:-1].copy()
         for cell, rows in pieces:
-            table = self._encoded(rows, coordinates, inputs, held_out)
+            table = self._encoded(rows, coordinates, inputs, boosting, held_out)
             region = of_cell[cell]
             order = np.argsort(region, kind="stable")
             counts = np.bincount(region, minlength=n_regions)
@@ -196,10 +205,12 @@ class OnDisk:
         rows: Rows,
         coordinates: list[ResponseEncoder],
         inputs: Inputs,
+        boosting: Boosting | None,
         held_out: Sequence[NDArray[np.uint64]],
     ) -> NDArray[np.float32]:
         table = np.empty((len(rows.y), self.width), np.float32)
-        table[:, : self.n_inputs] = inputs.encode(rows.x)
+        x = rows.x if boosting is None else boosting.extended(rows.x, honest=True)
+        table[:, : self.n_inputs] = inputs.encode(x)
         for number, coordinate in enumerate(coordinates):
             first = self.n_inputs + 2 * number
             table[:, first : first + 2] = np.column_stack(coordinate.interval(rows.y))

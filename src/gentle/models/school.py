@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -29,7 +30,7 @@ from gentle.models.ensemble import (
 )
 from gentle.models.forest import LeafShares
 from gentle.models.inputs import Inputs
-from gentle.models.lessons import Fold, Lessons
+from gentle.models.lessons import Fold, Lessons, with_unseen
 from gentle.models.neural import chosen_device
 from gentle.models.objective import Pinball, between, pinball
 from gentle.models.rates import Cycles
@@ -46,9 +47,10 @@ _WINDOW = 100  # steps over which weights are averaged, a fifth of the cycle at 
 _LARGE = 5000  # rows above which networks are larger, learn together, and fill vacant places
 _LARGE_WIDTHS = (96, 144, 144)
 _CALM = 0.6  # factor of the first weights of networks that see values, on large tables
-_HOPELESS = 1.3  # times the best score
+_HOPELESS = 1.3  # times the best score, although the loss of what is taught has fallen
 _PROGRESS = 0.9998  # factor of the score that a cycle must reach to be worth another one
 _TOLERANCE = 0.5  # standard errors
+_MAX_KINDS = 3  # that go on after their trial
 _TRIAL_CYCLES = 3  # after which kinds of network that nobody needs give up their places
 
 
@@ -57,7 +59,7 @@ class School(Learner):
 
     _changing: ClassVar[tuple[str, ...]] = (
         "net", "average", "best", "best_score", "optimizer", "rate", "draws",
-        "step_number", "epoch", "score_before",
+        "step_number", "epoch", "score_before", "loss", "loss_at_best",
     )  # fmt: skip
 
     def __init__(
@@ -100,6 +102,7 @@ class School(Learner):
         self.rate = model.setting("lr_generator")
         self.optimizer = Adam(self.net.parameters())
         self.step_number, self.epoch, self.score_before = 0, 0, np.inf
+        self.loss, self.loss_at_best = 0.0, np.inf  # of what is taught, in the present epoch
 
     def _networks(self, source: torch.Generator) -> MonotoneNet:
         """New networks, one per member.
@@ -192,7 +195,9 @@ class School(Learner):
         with torch.no_grad():
             for mean, now in zip(self.average.parameters(), self.net.parameters()):
                 mean.lerp_(now, 1 - keep)
-        return {"loss": float(loss.mean())}
+        record = {"loss": float(loss.mean())}
+        self.loss += record["loss"] / self.steps_per_epoch
+        return record
 
     def values(self, rows: Tensor) -> Tensor:
         """The members' maps at a batch of theirs, ``(K, B, M + 1)``.
@@ -242,6 +247,7 @@ class School(Learner):
         moment that is best for one of them by itself is so by chance.
         """
         self.epoch += 1
+        before = self.best_score.mean()
         found, total = [], self.unseen_weight.sum(1)
         for net in (self.net, self.average):
             values = net(self.unseen_x)
@@ -253,7 +259,12 @@ class School(Learner):
             self._keep(net, better)
             self.best_score = np.where(better, scores, self.best_score)
             found.append(scores)
-        self.score = float(np.min(found, axis=0).mean())
+        now, taught, self.loss = np.min(found, axis=0), self.loss, 0.0
+        if self.best_score.mean() < before:
+            self.loss_at_best = taught
+        hopeless = bool(np.all(now > _HOPELESS * self.best_score))
+        self.is_overfit = hopeless and taught < self.loss_at_best
+        self.score = float(now.mean())
         return self.score
 
     def _of_kinds(self, scores: Floats) -> Floats:
@@ -292,7 +303,7 @@ class School(Learner):
 
     def finished(self) -> bool:
         """Whether a whole cycle has brought nothing, or overfitting has gone far."""
-        if self.score > _HOPELESS * self.best_score.mean():
+        if self.is_overfit:
             return True
         ends = self.cycles.ends
         if self.epoch not in ends:
@@ -316,9 +327,12 @@ class School(Learner):
         self.net.load_state_dict(self.best)
         weights = best_average(*self.on_unseen([]))[0][:-1]
         self.net.load_state_dict(now)
+        best = np.sort(np.argsort(-weights, kind="stable")[:_MAX_KINDS])
         if not self.is_large:
-            self.keep_kinds(np.flatnonzero(weights))
+            self.keep_kinds(best[weights[best] > 0])
             return
+        self.keep_kinds(best)
+        weights = weights[best] / weights[best].sum()
         is_last = self.epoch == self.cycles.ends[-2]  # before, any weight is enough to stay
         places = dealt_out(weights, len(self.kinds)) if is_last else (weights > 0).astype(int)
         kinds, vacant = list(self.kinds), np.flatnonzero(places == 0)
@@ -358,6 +372,14 @@ class School(Learner):
         self.best_score = self.best_score[members]
         self.score_before = float(self.best_score.mean())
         self.optimizer = Adam(self.net.parameters())
+
+    def forget_boosted(self) -> Inputs:
+        """Do without what boosted trees expect, which no network sees; the inputs that are left."""
+        self.net = self.net.without_inputs(self.inputs.view("boosted"))
+        self.inputs = self.inputs.without_boosted()
+        d = len(self.inputs.knots)
+        self.folds = with_unseen(self.folds, lambda rows: replace(rows, x=rows.x[:, :d]))
+        return self.inputs
 
     def on_unseen(
         self, forests: list[LeafShares]

@@ -1,0 +1,145 @@
+"""Boosted trees that say what to expect; networks and the forest see it as one more column."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gentle.data import row_hashes
+from gentle.models.nodes import Trees
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_RATE = 0.1
+_MAX_TREES = 400  # of a part
+_PATIENCE = 10  # trees without improvement
+_MAX_LEAVES = 16
+_MIN_LEAF = 10
+_MAX_FEATURES = 0.5
+_SHRINKAGE = 1.0
+_MAX_ROWS = 100_000  # drawn at random
+_ROWS_AT_ONCE = 4096
+
+
+@dataclass(frozen=True)
+class Boosting:
+    """Gradient boosting for the mean of the response's coordinate, on several parts of the rows.
+
+    A hash of its covariates assigns each row to a part, whose trees have not seen it. While models
+    learn, they see a row's `honest` value, that of these trees; later the mean of all.
+
+    Attributes:
+        trees: The trees, those of one part after those of another.
+        values: What each node adds, ``(n_nodes,)``.
+        start: The trees of part k are numbers ``start[k]`` to ``start[k + 1]``, ``(n_parts + 1,)``.
+        baseline: What each part begins with, ``(n_parts,)``.
+    """
+
+    trees: Trees
+    values: Floats
+    start: Ints
+    baseline: Floats
+
+    @classmethod
+    def of(cls, x: Floats, z: Floats, weight: Floats, seed: int, n_jobs: int) -> Boosting:
+        """Grow trees by scikit-learn, in each part until its unseen rows gain nothing."""
+        from sklearn.ensemble import HistGradientBoostingRegressor
+        from threadpoolctl import threadpool_limits
+
+        n_parts = _n_parts(len(z))
+        if len(z) > _MAX_ROWS:
+            some = np.random.default_rng(seed).choice(len(z), _MAX_ROWS, replace=False)
+            x, z, weight = x[some], z[some], weight[some]
+        part, models = _part(x, n_parts), []
+        with threadpool_limits(n_jobs):
+            for number in range(n_parts):
+                seen, unseen = part != number, part == number
+                model = HistGradientBoostingRegressor(
+                    learning_rate=_RATE,
+                    max_iter=_MAX_TREES,
+                    max_leaf_nodes=_MAX_LEAVES,
+                    min_samples_leaf=_MIN_LEAF,
+                    max_features=_MAX_FEATURES,
+                    l2_regularization=_SHRINKAGE,
+                    early_stopping=True,
+                    n_iter_no_change=_PATIENCE,
+                    random_state=seed,
+                )
+                unseen_rows = {"X_val": x[unseen], "y_val": z[unseen]}
+                unseen_rows["sample_weight_val"] = weight[unseen]
+                models.append(model.fit(x[seen], z[seen], weight[seen], **unseen_rows))
+        n_trees = [max(1, int(np.argmax(model.validation_score_))) for model in models]
+        grown = [model._predictors[:n] for model, n in zip(models, n_trees)]
+        nodes = [tree.nodes for trees in grown for (tree,) in trees]
+        return cls(
+            Trees.joined(
+                (
+                    np.where(node["is_leaf"], -1, node["feature_idx"]),
+                    node["num_threshold"],
+                    node["left"],
+                    node["right"],
+                )
+                for node in nodes
+            ),
+            np.concatenate([node["value"] for node in nodes]),
+            np.cumsum([0, *n_trees]),
+            np.array([model._baseline_prediction.item() for model in models]),
+        )
+
+    def extended(self, x: Floats, *, honest: bool = False) -> Floats:
+        """Covariates ``(n, d)`` with what to expect as a further column, ``(n, d + 1)``."""
+        out = np.empty((len(x), x.shape[1] + 1))
+        out[:, :-1] = x
+        for first in range(0, len(x), _ROWS_AT_ONCE):
+            rows = slice(first, first + _ROWS_AT_ONCE)
+            parts = self._parts(x[rows])
+            if honest:
+                out[rows, -1] = parts[np.arange(len(parts)), _part(x[rows], len(self.baseline))]
+            else:
+                out[rows, -1] = parts.mean(axis=1)
+        return out
+
+    def _parts(self, x: Floats) -> Floats:
+        """What the trees of each part expect, ``(n, n_parts)``."""
+        out = np.empty((len(x), len(self.baseline)))
+        for number, baseline in enumerate(self.baseline):
+            leaves = self.trees.apply(x, slice(*self.start[number : number + 2]))
+            out[:, number] = baseline + self.values[leaves].sum(axis=1)
+        return out
+
+    def arrays(self) -> dict[str, Any]:
+        """What `restored` needs."""
+        own = {"values": self.values, "start": self.start, "baseline": self.baseline}
+        return asdict(self.trees) | own
+
+    @classmethod
+    def restored(cls, arrays: dict[str, Any], n_features: int) -> Boosting:
+        """From arrays that may hold anything: a ValueError unless it can answer."""
+        trees = Trees.restored(arrays, n_features)
+        values, baseline = (np.asarray(arrays[name], np.float64) for name in ("values", "baseline"))
+        start = arrays["start"]
+        if not (
+            start.dtype.kind == "i"
+            and start.shape == (len(baseline) + 1,) != (1,)
+            and np.all(start[1:] >= start[:-1])
+            and (start[0], start[-1]) == (0, len(trees))
+            and values.shape == trees.feature.shape
+            and baseline.ndim == 1
+            and np.all(np.isfinite(values))
+            and np.all(np.isfinite(baseline))
+        ):
+            raise ValueError("its boosted trees are damaged: their parts do not fit together")
+        return cls(trees, values, start, baseline)
+
+
+def _n_parts(n_rows: int) -> int:
+    return 5 if n_rows <= 5000 else 3 if n_rows <= 20_000 else 2
+
+
+def _part(x: Floats, n_parts: int) -> Ints:
+    """The part of the rows to which each covariate belongs, ``(n,)``."""
+    return (row_hashes(x) % np.uint64(n_parts)).astype(np.int64)
