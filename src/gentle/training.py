@@ -65,7 +65,7 @@ def train(
     *,
     n_items: int,
     batch_size: int,
-    n_epochs: int,
+    n_epochs: int | Callable[[], int],
     rng: np.random.Generator,
     validate: Callable[[], float] | None = None,
     patience: int | None = None,
@@ -86,7 +86,7 @@ def train(
         learner: Learns from one batch after the other.
         n_items: Number of items to go through in an epoch.
         batch_size: Items in a batch; the last of an epoch may be smaller.
-        n_epochs: Largest number of epochs.
+        n_epochs: Largest number of epochs; a function that gives it, if it may change on the way.
         rng: Shuffles the items.
         validate: Gives the criterion after each epoch, smaller is better.
         patience: Epochs without improvement after which training stops; None never stops and keeps
@@ -102,7 +102,8 @@ def train(
     Raises:
         FloatingPointError: Training diverges with much smaller steps, too.
     """
-    run = _Run(learner, n_items, batch_size, n_epochs, rng, validate, patience, finished)
+    limit = n_epochs if callable(n_epochs) else lambda: n_epochs
+    run = _Run(learner, n_items, batch_size, limit, rng, validate, patience, finished)
     start, watcher, checkpoint = run.state(), _watcher.get(), checkpoints.next_training()
     good = start
     # Of a team, the first process keeps the checkpoints and tells the others where to go on.
@@ -111,7 +112,7 @@ def train(
         run.resume(good := stored, None if checkpoint is None else checkpoint.file)
         if verbose > 0:
             print(f"{label}: {run.where()}", file=sys.stderr, flush=True)
-    with _bar(label, n_epochs, verbose, run.n_done) as report:
+    with _bar(label, limit, verbose, run.n_done) as report:
         try:
             while not run.is_over:
                 number = run.n_done + 1
@@ -164,7 +165,7 @@ class _Run:
     learner: Learner
     n_items: int
     batch_size: int
-    n_epochs: int
+    limit: Callable[[], int]  # of epochs
     rng: np.random.Generator
     validate: Callable[[], float] | None
     patience: int | None
@@ -182,7 +183,7 @@ class _Run:
 
     @property
     def is_over(self) -> bool:
-        return self.progress.is_over or self.n_done >= self.n_epochs
+        return self.progress.is_over or self.n_done >= self.limit()
 
     def state(self) -> dict[str, Any]:
         """A copy of where training is; all that it takes to go on from here."""
@@ -208,7 +209,7 @@ class _Run:
     def where(self) -> str:
         if self.is_over:
             return f"was already trained, {self.n_done} epochs"
-        return f"resuming after epoch {self.n_done} of at most {self.n_epochs}"
+        return f"resuming after epoch {self.n_done} of at most {self.limit()}"
 
     def next_epoch(self) -> dict[str, Any]:
         """Learn for an epoch, put it on record, and return the state after it."""
@@ -309,7 +310,7 @@ def _all_finite(state: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _bar(
-    label: str, n_epochs: int, verbose: int, n_done: int
+    label: str, limit: Callable[[], int], verbose: int, n_done: int
 ) -> Iterator[Callable[[Record], None]]:
     """A progress bar on standard error; yields the function that advances it by an epoch."""
     if verbose <= 0:
@@ -340,11 +341,11 @@ def _bar(
         yield lambda record: None
         return
     with Progress(*columns, console=console) as bar:
-        task = bar.add_task(label, total=n_epochs, completed=n_done, losses="")
+        task = bar.add_task(label, total=limit(), completed=n_done, losses="")
 
         def report(record: Record) -> None:
             losses = {name: record[name] for name in ("loss", "validation") if name in record}
-            bar.update(task, completed=record["epoch"], losses=_told(losses))
+            bar.update(task, total=limit(), completed=record["epoch"], losses=_told(losses))
 
         yield report
         bar.update(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 _N_CYCLES = 6
 _WARM_UP = 30  # steps
@@ -30,8 +31,19 @@ class Cycles:
         lengths = [max(1, round(budget * 2**i / (2**_N_CYCLES - 1))) for i in range(_N_CYCLES)]
         while sum(lengths) > budget and len(lengths) > 1:
             lengths = lengths[1:]
-        self.ends = np.cumsum(lengths)
-        self._ends, self._lengths = (steps_per_epoch * np.array(a) for a in (self.ends, lengths))
+        self.steps_per_epoch = steps_per_epoch
+        self.end_at(np.cumsum(lengths))
+
+    def end_at(self, ends: ArrayLike) -> None:
+        """Let cycles end at these epochs."""
+        self.ends = np.asarray(ends, np.int64)
+        lengths = np.diff(self.ends, prepend=0)
+        self._ends, self._lengths = (self.steps_per_epoch * a for a in (self.ends, lengths))
+
+    def stretch(self, epoch: int, factor: float) -> None:
+        """Make what comes after an epoch longer."""
+        left = np.maximum(self.ends - epoch, 0)
+        self.end_at(np.minimum(self.ends, epoch) + np.round(factor * left))
 
     def length(self, step: int) -> int:
         """Steps of the cycle that a step belongs to."""

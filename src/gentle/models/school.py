@@ -51,6 +51,7 @@ _HOPELESS = 1.3  # times the best score, although the loss of what is taught has
 _PROGRESS = 0.9998  # factor of the score that a cycle must reach to be worth another one
 _TOLERANCE = 0.5  # standard errors
 _MAX_KINDS = 3  # that go on after their trial
+_STRETCH = 3  # times as long go the cycles of one kind that is left alone
 _TRIAL_CYCLES = 3  # after which kinds of network that nobody needs give up their places
 
 
@@ -83,7 +84,8 @@ class School(Learner):
         self.draws = torch.Generator(self.device).manual_seed(draws_seed)
         self.seen = visible(kinds, len(self.members), inputs).to(self.device)
         self.net = self._networks(source)
-        self.average = copy.deepcopy(self.net)  # of recent weights
+        self.window = _WINDOW if self.is_large else 1
+        self.average = copy.deepcopy(self.net) if self.window > 1 else self.net  # of recent weights
         self.best = {name: weight.clone() for name, weight in self.net.state_dict().items()}
         self.best_score = np.full(len(self.members), np.inf)
         self.level = self._tensor(ndtr(self.net.knots.cpu().numpy()))
@@ -98,7 +100,6 @@ class School(Learner):
         self._prepare_validation()
         self.steps_per_epoch = math.ceil(self.order.shape[1] / self.batch_size)
         self.cycles = Cycles(self.steps_per_epoch, model.n_steps)
-        self.window = _WINDOW if self.is_large else 1
         self.rate = model.setting("lr_generator")
         self.optimizer = Adam(self.net.parameters())
         self.step_number, self.epoch, self.score_before = 0, 0, np.inf
@@ -142,7 +143,7 @@ class School(Learner):
             self,
             n_items=self.order.shape[1],
             batch_size=self.batch_size,
-            n_epochs=int(self.cycles.ends[-1]),
+            n_epochs=lambda: int(self.cycles.ends[-1]),
             rng=self.rng,
             validate=self.validate,
             finished=self.finished,
@@ -155,7 +156,8 @@ class School(Learner):
     def state_dict(self) -> dict[str, Any]:
         """A copy of all that steps change, and which kinds of network are left."""
         kinds = [(kind.coordinate, kind.views) for kind in self.kinds]
-        return super().state_dict() | {"kinds": kinds, "places": self.places}
+        more = {"kinds": kinds, "places": self.places, "ends": self.cycles.ends.tolist()}
+        return super().state_dict() | more
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go back to what `state_dict` gave."""
@@ -165,6 +167,7 @@ class School(Learner):
             )
         self.keep_kinds(np.array([self.places.index(place) for place in state["places"]]))
         self._take_up([Kind(*kind) for kind in state["kinds"]])
+        self.cycles.end_at(state["ends"])
         super().load_state_dict(state)
 
     def slow_down(self, factor: float) -> None:
@@ -190,14 +193,18 @@ class School(Learner):
         team.add_up_gradients(self.net.parameters(), loss)
         self.optimizer.step(self.rate * self.cycles.factor(self.step_number))
         self.step_number += 1
-        length = self.cycles.length(self.step_number)
-        keep = 1 - 1 / min(self.window, length / 5, 1 + self.step_number)
-        with torch.no_grad():
-            for mean, now in zip(self.average.parameters(), self.net.parameters()):
-                mean.lerp_(now, 1 - keep)
+        if self.average is not self.net:
+            self._average_weights()
         record = {"loss": float(loss.mean())}
         self.loss += record["loss"] / self.steps_per_epoch
         return record
+
+    @torch.no_grad()
+    def _average_weights(self) -> None:
+        length = self.cycles.length(self.step_number)
+        new = 1 / min(self.window, length / 5, 1 + self.step_number)
+        for mean, now in zip(self.average.parameters(), self.net.parameters()):
+            mean.lerp_(now, new)
 
     def values(self, rows: Tensor) -> Tensor:
         """The members' maps at a batch of theirs, ``(K, B, M + 1)``.
@@ -249,7 +256,7 @@ class School(Learner):
         self.epoch += 1
         before = self.best_score.mean()
         found, total = [], self.unseen_weight.sum(1)
-        for net in (self.net, self.average):
+        for net in dict.fromkeys((self.net, self.average)):
             values = net(self.unseen_x)
             losses = self.losses(values, self.unseen_z, self.unseen_weight, total)
             scores = losses.cpu().numpy()
@@ -329,7 +336,9 @@ class School(Learner):
         self.net.load_state_dict(now)
         best = np.sort(np.argsort(-weights, kind="stable")[:_MAX_KINDS])
         if not self.is_large:
-            self.keep_kinds(best[weights[best] > 0])
+            useful = best[weights[best] > 0]
+            self.cycles.stretch(self.epoch, max(1.0, _STRETCH / len(useful)))
+            self.keep_kinds(useful)
             return
         self.keep_kinds(best)
         weights = weights[best] / weights[best].sum()
@@ -363,7 +372,8 @@ class School(Learner):
             return
         members = [m for m in range(len(self.members)) if m % len(self.kinds) in numbers]
         kinds = [self.kinds[number] for number in numbers]
-        self.net, self.average = self.net.taken(members), self.average.taken(members)
+        average, self.net = self.average, self.net.taken(members)
+        self.average = average.taken(members) if self.window > 1 else self.net
         self.best = {name: weight[members] for name, weight in self.best.items()}
         for name in ("seen", "order", "unseen_x", "unseen_z", "unseen_weight"):
             setattr(self, name, getattr(self, name)[members])
