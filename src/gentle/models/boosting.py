@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from gentle.data import row_hashes
 from gentle.models.nodes import Trees
+from gentle.workers import by_threads
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -45,7 +46,7 @@ class Boosting:
     baseline: Floats
 
     @classmethod
-    def of(cls, x: Floats, z: Floats, weight: Floats, seed: int, n_jobs: int) -> Boosting:
+    def of(cls, x: Floats, z: Floats, weight: Floats, seed: int) -> Boosting:
         """Grow trees by scikit-learn, in each part until its unseen rows gain nothing."""
         from sklearn.ensemble import HistGradientBoostingRegressor
         from threadpoolctl import threadpool_limits
@@ -54,27 +55,33 @@ class Boosting:
         if len(z) > _MAX_ROWS:
             some = np.random.default_rng(seed).choice(len(z), _MAX_ROWS, replace=False)
             x, z, weight = x[some], z[some], weight[some]
-        part, models = _part(x, n_parts), []
-        with threadpool_limits(n_jobs):
-            for number in range(n_parts):
-                seen, unseen = part != number, part == number
-                model = HistGradientBoostingRegressor(
+        part = _part(x, n_parts)
+
+        def grown(numbers: slice) -> Any:
+            seen, unseen = part != numbers.start, part == numbers.start
+            unseen_rows = {"X_val": x[unseen], "y_val": z[unseen]}
+            unseen_rows["sample_weight_val"] = weight[unseen]
+            # One thread each: sums of several threads may come in any order.
+            with threadpool_limits(1, user_api="openmp"):
+                return HistGradientBoostingRegressor(
                     learning_rate=_RATE,
                     max_iter=_MAX_TREES,
                     max_leaf_nodes=_MAX_LEAVES,
                     min_samples_leaf=_MIN_LEAF,
                     max_features=_MAX_FEATURES,
                     l2_regularization=_SHRINKAGE,
-                    early_stopping=True,
+                    early_stopping=True,  # type: ignore[arg-type]
                     n_iter_no_change=_PATIENCE,
                     random_state=seed,
-                )
-                unseen_rows = {"X_val": x[unseen], "y_val": z[unseen]}
-                unseen_rows["sample_weight_val"] = weight[unseen]
-                models.append(model.fit(x[seen], z[seen], weight[seen], **unseen_rows))
+                ).fit(x[seen], z[seen], weight[seen], **unseen_rows)
+
+        models = by_threads(grown, n_parts, 1)
         n_trees = [max(1, int(np.argmax(model.validation_score_))) for model in models]
-        grown = [model._predictors[:n] for model, n in zip(models, n_trees)]
-        nodes = [tree.nodes for trees in grown for (tree,) in trees]
+        nodes = [
+            tree.nodes
+            for model, n in zip(models, n_trees)
+            for (tree,) in model._predictors[:n]
+        ]
         return cls(
             Trees.joined(
                 (

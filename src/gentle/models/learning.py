@@ -62,7 +62,7 @@ def learn(
     else:
         lessons = Resident(rows, coordinates, inputs, device)
     school, history = _schooled(model, train, lessons, coordinates, folds, inputs, rng)
-    if boosting is not None and not any("boosted" in kind.views for kind in school.kinds):
+    if boosting is not None and not school.sees_boosted:
         boosting, inputs = None, school.forget_boosted()
         rows = replace(rows, x=rows.x[:, :n_columns])
     forests = _grown(model, rows, coordinates[0], school.folds, rng)
@@ -71,6 +71,8 @@ def learn(
     forest = LeafShares.joined(forests) if forests and weights[-1] > 0 else None
     useful = np.flatnonzero(weights[:-1]) if weights[-1] < 1 else np.array([0])
     school.keep_kinds(useful)
+    if boosting is not None and forest is None and not school.sees_boosted:
+        boosting, inputs = None, school.forget_boosted()
     weights = np.append(weights[useful], weights[-1])
     school.net.eval()
     parts_of = (school.net, school.kinds, inputs, coordinates, forest, weights, widening)
@@ -121,7 +123,7 @@ def _boosted(
         return None
     low, high = coordinates[-1].interval(rows.y)
     seed = int(rng.integers(2**31))
-    return Boosting.of(rows.x, (low + high) / 2, rows.weight, seed, torch.get_num_threads())
+    return Boosting.of(rows.x, (low + high) / 2, rows.weight, seed)
 
 
 def _kinds(coordinates: list[ResponseEncoder], inputs: Inputs) -> list[Kind]:

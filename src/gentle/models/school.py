@@ -383,6 +383,11 @@ class School(Learner):
         self.score_before = float(self.best_score.mean())
         self.optimizer = Adam(self.net.parameters())
 
+    @property
+    def sees_boosted(self) -> bool:
+        """Whether networks of some kind see what boosted trees expect."""
+        return any("boosted" in kind.views for kind in self.kinds)
+
     def forget_boosted(self) -> Inputs:
         """Do without what boosted trees expect, which no network sees; the inputs that are left."""
         self.net = self.net.without_inputs(self.inputs.view("boosted"))
