@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from gentle.data import Grouped, Rows
-from gentle.models.ensemble import Ensemble, Kind, best_average
+from gentle.models.ensemble import Ensemble, best_average
+from gentle.models.evaluation import Kind
 from gentle.models.forest import LeafShares
 from gentle.models.inputs import Inputs
 from gentle.models.larger import Sampled

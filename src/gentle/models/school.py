@@ -18,15 +18,8 @@ from gentle import teams
 from gentle.data import Grouped
 from gentle.graph import partners
 from gentle.learners import Learner
-from gentle.models.ensemble import (
-    INNER,
-    Kind,
-    best_average,
-    dealt_out,
-    evaluated,
-    quadrature,
-    visible,
-)
+from gentle.models.ensemble import best_average, dealt_out
+from gentle.models.evaluation import INNER, Kind, evaluated, quadrature, visible
 from gentle.models.forest import LeafShares
 from gentle.models.inputs import Inputs
 from gentle.models.lessons import Fold, Lessons
