@@ -51,7 +51,13 @@ class ChunkedDistribution(ConditionalDistribution):
         return self._map(lambda part, rows: part.ppf(u[rows]))
 
     def _quantiles(self, levels: Floats) -> Floats:
-        return self._map(lambda part, _: part._quantiles(levels))
+        out = np.empty((self._n_rows, levels.size))  # filled in place, as it may be large
+
+        def fill(part: ConditionalDistribution, rows: slice) -> None:
+            out[rows] = part._quantiles(levels)
+
+        self._map(fill, lambda _: None)
+        return out
 
     def sample(  # noqa: D102
         self,

@@ -241,7 +241,6 @@ class MonotoneNet(nn.Module):
         middle = climb.shape[-1] // 2
         return x[..., :1] + climb - climb[..., middle : middle + 1]
 
-
     def layers(self, members: slice, inputs: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Weights and biases of some members, which see some of the inputs, ``(d,)`` of truth."""
         first, *others = (weight[members] for weight in self.weights)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,9 @@ from gentle.models.forest import LeafShares
 from gentle.models.inputs import Inputs
 from gentle.models.neural import loaded
 from gentle.nets import MonotoneNet
-from gentle.responses import ResponseEncoder, translated
+from gentle.polyline import Polyline
+from gentle.responses import ResponseEncoder, translation
+from gentle.rowwise import rising
 from gentle.workers import by_threads
 
 Floats = NDArray[np.float64]
@@ -73,27 +76,29 @@ class Ensemble:
 
     def average(self, x: Floats) -> Floats:
         """The average's values z at levels, in the first coordinate, ``(n, L)``."""
-        z, first = np.zeros((len(x), len(LEVELS))), self.coordinates[0]
+        z = np.zeros((len(x), len(LEVELS)))
         of_coordinates = np.bincount([kind.coordinate for kind in self.kinds], self.weights[:-1])
         found = mixed(self.net, self.kinds, self.inputs, x, self.weights[:-1])
         for number, values in found.items():
             if number:
-                values = translated(values, self.coordinates[number], first)
+                values = self._to_first[number](values)
             z += of_coordinates[number] * values
         if self.forest is not None:
             z += self.weights[-1] * self.forest.quantiles(x, INNER)
-        z = np.maximum.accumulate(z, axis=1)  # but for rounding, it increases already
-        return widened(z, self.widening)
+        return widened(rising(z), self.widening)
+
+    @cached_property
+    def _to_first(self) -> list[Polyline]:
+        """The ways from the coordinates to the first."""
+        return [translation(one, self.coordinates[0]) for one in self.coordinates]
 
     def values(self, x: Floats) -> tuple[Floats, Floats | None]:
         """Values z at levels: networks ``(n_folds, n_kinds, n, L)``, trees ``(n, L)``."""
         values = evaluated(self.net, self.kinds, self.inputs, x)
         values = values.reshape(-1, len(self.kinds), *values.shape[1:])
-        first = self.coordinates[0]
         for number, kind in enumerate(self.kinds):
             if kind.coordinate:
-                source = self.coordinates[kind.coordinate]
-                values[:, number] = translated(values[:, number], source, first)
+                values[:, number] = self._to_first[kind.coordinate](values[:, number])
         return values, None if self.forest is None else self.forest.quantiles(x, INNER)
 
     @property
@@ -291,4 +296,3 @@ def widened(z: Floats, factor: float) -> Floats:
         return z
     middle = z[..., MEDIAN : MEDIAN + 1]
     return middle + factor * (z - middle)
-

@@ -12,12 +12,13 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from gentle.data import Grouped
-from gentle.distribution import ConditionalDistribution, QuantileTable
+from gentle.distribution import ConditionalDistribution
 from gentle.models import checks, settings
 from gentle.models.base import Floats
 from gentle.models.checks import is_count
 from gentle.models.distillation import distilled
 from gentle.models.ensemble import Ensemble
+from gentle.models.evaluation import BLOCK
 from gentle.models.game import MIN_RESPONSES_FOR_SKILL, Map, map_values, play, rearranged
 from gentle.models.intake import crps_of_marginal
 from gentle.models.learning import learn
@@ -301,13 +302,17 @@ class GENTLE(NeuralGenerator):
         table = self.ensemble_.table(x)
         if self.ensemble_.distance is not None:  # one network has nobody to disagree with
             return table
-        return QuantileTable(table.levels, table.values, partial(self.ensemble_.spread, x))
+        return table.with_spread(partial(self.ensemble_.spread, x))
 
     def _n_knots(self) -> int:
         if self.is_game:
             return self.n_levels
         held_at_once = max(self.ensemble_.net.n_members, 16)  # few rows at a time fit the cache
         return self.ensemble_.n_knots * held_at_once
+
+    def _rows_at_once(self) -> int:
+        rows = super()._rows_at_once()
+        return rows if self.is_game else -(-rows // BLOCK) * BLOCK  # no block is filled up in vain
 
     def _held_out(self) -> float:
         return self.validation_fraction if self.is_game and self.early_stopping else 0.0
