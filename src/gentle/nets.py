@@ -241,29 +241,28 @@ class MonotoneNet(nn.Module):
         middle = climb.shape[-1] // 2
         return x[..., :1] + climb - climb[..., middle : middle + 1]
 
-    def layers(self, members: slice, inputs: Tensor) -> list[tuple[Tensor, Tensor]]:
+    def layers(self, members: Sequence[int], inputs: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Weights and biases of some members, which see some of the inputs, ``(d,)`` of truth."""
-        first, *others = (weight[members] for weight in self.weights)
-        return list(zip([first[:, inputs], *others], (bias[members] for bias in self.biases)))
+        some = slice(None) if len(members) == self.n_members else list(members)
+        first, *others = (weight[some] for weight in self.weights)
+        return list(zip([first[:, inputs], *others], (bias[some] for bias in self.biases)))
 
     @staticmethod
     def rises(x: Tensor, layers: list[tuple[Tensor, Tensor]]) -> Tensor:
-        """What members with these `layers` make of common inputs, without derivatives.
-
-        Args:
-            x: Inputs, ``(B, d)``.
-            layers: Weights ``(K, n_in, n_out)`` and biases ``(K, 1, n_out)``.
+        """What members with these `layers` make of common inputs ``(B, d)``, without derivatives.
 
         Returns:
             The value at ½, then the increments between knots in units of the knots' distance,
             ``(K, B, M + 1)``.
         """
-        h = x.expand(len(layers[0][0]), -1, -1)
-        for number, (weight, bias) in enumerate(layers):
-            h = torch.baddbmm(bias, functional.silu(h, inplace=True) if number else h, weight)
-        out = functional.softplus(h)
-        out[..., 0] = h[..., 0]
-        return out
+        *hidden, (weight, bias) = layers
+        x = x.expand(len(weight), -1, -1)
+        for of_layer, shift in hidden:
+            x = functional.silu(torch.baddbmm(shift, x, of_layer), inplace=True)
+        last = torch.baddbmm(bias, x, weight)
+        found = functional.softplus(last)
+        found[..., 0] = last[..., 0]
+        return found
 
 
 class MonotoneMap(MonotoneNet):

@@ -176,7 +176,7 @@ class ResponseEncoder:
             return QuantileTable(levels, rising(self.decode(z)))
         # Rounding must not lift a value above the knot that follows: an atom would move with it.
         # Between plateaus that touch there is nothing.
-        above = self._line.knots.first(z)
+        above = self._line.knots.below(z)
         next_knot = np.append(self.y, _LARGEST)[above]
         touching = np.append(np.diff(self.z, prepend=-np.inf) <= 2 * _NEAR, False)[above]
         y = np.where(touching, next_knot, np.minimum(self.decode(z), next_knot))
@@ -188,6 +188,12 @@ class ResponseEncoder:
         crossing[:, touching] = crossing[:, touching - 1]
         atoms = np.clip(np.repeat(plateaus[:, 2], 2), y[:, :1], y[:, -1:])
         return QuantileTable(*_merged((levels, y), (crossing, atoms)))
+
+    def seen_from(self, source: ResponseEncoder) -> ResponseEncoder:
+        """The coordinate of ``source``, with which `translated` and `decode` are one step."""
+        way = translation(source, self)
+        y = self.decode(way.y)
+        return ResponseEncoder(way.x, y, self.slopes * [way.below, way.above], self.bounds)
 
     def arrays(self) -> dict[str, Floats]:
         """What `restored` needs, all of it finite."""

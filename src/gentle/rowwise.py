@@ -37,7 +37,7 @@ def search_common(a: Floats, v: Floats, side: str) -> NDArray[np.int64]:
     """
     n, m, order = len(a), len(v), np.argsort(v)
     points = Knots(v[order])
-    since = points.last(a) + 1 if side == "left" else points.first(a)
+    since = points.up_to(a) if side == "left" else points.below(a)
     since += (m + 1) * np.arange(n)[:, None]  # the entry counts for this point and those after it
     counts = np.bincount(since.ravel(), minlength=n * (m + 1)).reshape(n, m + 1)
     found = np.empty((n, m), np.int64)

@@ -72,20 +72,31 @@ class Ensemble:
 
     def table(self, x: Floats) -> QuantileTable:
         """Distributions at encoded covariates ``(n, d)``, in units of the response."""
-        return self.coordinates[0].table(LEVELS, self.average(x))
+        if self._alone is None:
+            return self.coordinates[0].table(LEVELS, self.average(x))
+        number, coordinate = self._alone
+        found = mixed(self.net, self.kinds, self.inputs, x, self.weights[:-1])
+        return coordinate.table(LEVELS, rising(found[number]))
+
+    @cached_property
+    def _alone(self) -> tuple[int, ResponseEncoder] | None:
+        """The only coordinate in use, if it is not the first and nothing happens in the first."""
+        used = {kind.coordinate for kind, weight in zip(self.kinds, self.weights) if weight > 0}
+        if len(used) != 1 or used == {0} or self.weights[-1] > 0 or self.widening != 1:
+            return None
+        number = used.pop()
+        return number, self.coordinates[0].seen_from(self.coordinates[number])
 
     def average(self, x: Floats) -> Floats:
         """The average's values z at levels, in the first coordinate, ``(n, L)``."""
-        z = np.zeros((len(x), len(LEVELS)))
-        of_coordinates = np.bincount([kind.coordinate for kind in self.kinds], self.weights[:-1])
         found = mixed(self.net, self.kinds, self.inputs, x, self.weights[:-1])
-        for number, values in found.items():
-            if number:
-                values = self._to_first[number](values)
-            z += of_coordinates[number] * values
+        shares = np.bincount([kind.coordinate for kind in self.kinds], self.weights[:-1])
+        parts = [self._to_first[number](z) if number else z for number, z in found.items()]
+        weights = [shares[number] for number in found]
         if self.forest is not None:
-            z += self.weights[-1] * self.forest.quantiles(x, INNER)
-        return widened(rising(z), self.widening)
+            parts.append(self.forest.quantiles(x, INNER))
+            weights.append(self.weights[-1])
+        return widened(rising(averaged(parts, np.array(weights))), self.widening)
 
     @cached_property
     def _to_first(self) -> list[Polyline]:

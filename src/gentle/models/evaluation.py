@@ -60,9 +60,10 @@ def evaluated(net: MonotoneNet, kinds: list[Kind], inputs: Inputs, x: Floats) ->
     """Values z of all members at the levels, each in its own coordinate, ``(K, n, L)``."""
     blocks = _Blocks(net, kinds, inputs, x)
     rises = np.empty((net.n_members, *blocks.shape))
-    for number in range(len(kinds)):
-        for block, found in blocks.of_kind(number):
-            rises[number :: len(kinds), block] = found.cpu().numpy()
+    for kind in dict.fromkeys(kinds):
+        alike = np.flatnonzero([one == kind for one in blocks.of_members])
+        for block, found in enumerate(blocks.through(alike)):
+            rises[alike, block] = found.cpu().numpy()
     return blocks.at_levels(rises)
 
 
@@ -81,20 +82,21 @@ def mixed(
     Returns:
         By coordinates in use, ``(n, L)`` each.
     """
-    blocks = _Blocks(net, kinds, inputs, x)
-    found = {}
-    for coordinate in sorted({kind.coordinate for kind in kinds}):
-        alike = np.array([kind.coordinate == coordinate for kind in kinds])
-        shares = np.where(alike, weights, 0.0)
-        if shares.sum() == 0:
+    if not weights.any():
+        return {}
+    blocks, rises = _Blocks(net, kinds, inputs, x), {}
+    weight = np.resize(weights, net.n_members)
+    for kind in dict.fromkeys(kinds):
+        alike = np.flatnonzero(weight * [one == kind for one in blocks.of_members])
+        if not len(alike):
             continue
-        rises = np.zeros(blocks.shape)
-        for number in np.flatnonzero(shares):
-            for block, some in blocks.of_kind(int(number)):
-                mean = some.mean(0).cpu().numpy()
-                rises[block] += shares[number] / shares.sum() * mean
-        found[coordinate] = blocks.at_levels(rises)
-    return found
+        mates = [one.coordinate == kind.coordinate for one in blocks.of_members]
+        share = blocks.tensor(weight[alike] / weight[mates].sum())
+        total = rises.setdefault(kind.coordinate, np.zeros(blocks.shape))
+        for block, found in enumerate(blocks.through(alike)):
+            mean = share @ found.flatten(1)  # (B · (M + 1),)
+            total[block] += mean.view_as(found[0]).cpu().numpy()
+    return {coordinate: blocks.at_levels(total) for coordinate, total in rises.items()}
 
 
 class _Blocks:
@@ -105,22 +107,26 @@ class _Blocks:
     """
 
     def __init__(self, net: MonotoneNet, kinds: list[Kind], inputs: Inputs, x: Floats) -> None:
-        self.net, self.kinds, self.n_rows = net, kinds, len(x)
+        self.net, self.n_rows = net, len(x)
+        self.of_members = [kinds[member % len(kinds)] for member in range(net.n_members)]
         height = BLOCK if net.n_members > 1 else _BLOCK_OF_ONE
-        n_blocks = -(-len(x) // height)
-        encoded = torch.zeros(n_blocks * height, len(inputs))
-        encoded[: len(x)] = torch.as_tensor(inputs.encode(x))
-        self.inputs = encoded.view(n_blocks, height, -1).to(net.knots.device)
-        self.seen = visible(kinds, len(kinds), inputs)[:, 0].to(net.knots.device) > 0
-        self.shape = (n_blocks, height, len(net.knots))  # of what the last layer gives
+        self.shape = (-(-len(x) // height), height, len(net.knots))  # of `MonotoneNet.rises`
+        filled = np.zeros((self.shape[0] * height, len(inputs)))
+        filled[: len(x)] = inputs.encode(x, {view for kind in kinds for view in kind.views})
+        self.inputs = self.tensor(filled.reshape(*self.shape[:2], -1))
+        self.seen = visible(kinds, net.n_members, inputs)[:, 0].to(net.knots.device) > 0  # (K, D)
+
+    def tensor(self, array: Floats) -> Tensor:
+        """Numbers where the networks are."""
+        return torch.as_tensor(array, dtype=torch.float32, device=self.net.knots.device)
 
     @torch.no_grad()
-    def of_kind(self, number: int) -> Iterator[tuple[int, Tensor]]:
-        """Each block with the `MonotoneNet.rises` of a kind's members, ``(n_folds, B, M + 1)``."""
-        seen = self.seen[number]
-        layers = self.net.layers(slice(number, None, len(self.kinds)), seen)
-        for block, x in enumerate(self.inputs[:, :, seen]):
-            yield block, MonotoneNet.rises(x, layers)
+    def through(self, members: Ints) -> Iterator[Tensor]:
+        """The rises of members of one kind, block by block, ``(len(members), B, M + 1)``."""
+        seen = self.seen[members[0]]
+        layers = self.net.layers(members.tolist(), seen)
+        for block in self.inputs[:, :, seen]:
+            yield self.net.rises(block, layers)
 
     def at_levels(self, rises: Floats) -> Floats:
         """From rises ``(..., n_blocks, B, M + 1)`` to values at the levels, ``(..., n, L)``."""
@@ -130,11 +136,10 @@ class _Blocks:
 
 @lru_cache(maxsize=8)
 def _from_rises(knots: tuple[float, ...]) -> Floats:
-    """The matrix from rises to values at the levels, ``(M + 1, L)``."""
+    """The matrix from the value at ½ and increments to values at the levels, ``(M + 1, L)``."""
     n = len(knots)
-    climb = np.triu(np.full((n, n), knots[1] - knots[0]))  # at each knot the rises up to there
-    climb[0] = 0.0
-    climb -= climb[:, n // 2 : n // 2 + 1].copy()  # so that it is 0 at the median
+    climb = np.triu(np.full((n, n), knots[1] - knots[0]))  # at each knot the increments up to it
+    climb -= climb[:, n // 2, None].copy()  # none at the median
     climb[0] = 1.0
     return climb @ _to_levels(knots)
 

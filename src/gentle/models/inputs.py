@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,19 +88,26 @@ class Inputs:
             name
         ]
 
-    def encode(self, x: Floats) -> Floats:
-        """``(n, d)`` to ``(n, 2d + p)``, one view after the other."""
-        out = np.empty((len(x), len(self)))
+    def encode(self, x: Floats, views: Collection[View] = get_args(View)) -> Floats:
+        """``(n, d)`` to ``(n, 2d + p)``, one view after the other; 0 where a view is not wanted."""
+        out = np.zeros((len(x), len(self)))
+        for view in views:
+            out[:, self.view(view)] = getattr(self, f"_{view}")(x)
+        return out
+
+    def _straight(self, x: Floats) -> Floats:
         far = np.maximum(np.abs(x) - _NEAR, 0.0)
-        out[:, self.view("straight")] = np.sign(x) * (np.minimum(np.abs(x), _NEAR) + np.log1p(far))
-        scores = out[:, self.view("scores")]
-        for j in range(x.shape[1]):
-            found = np.interp(x[:, j], self.knots[j], self.scores[j])
-            scores[:, j] = np.clip(found, self.scores[j, 0], self.scores[j, -1])
+        return np.sign(x) * (np.minimum(np.abs(x), _NEAR) + np.log1p(far))
+
+    def _scores(self, x: Floats) -> Floats:
+        columns = zip(x.T, self.knots, self.scores)
+        found = [np.interp(*column) for column in columns]
+        return np.clip(np.column_stack(found), self.scores[:, 0], self.scores[:, -1])
+
+    def _pieces(self, x: Floats) -> Floats:
         with np.errstate(over="ignore"):  # far beyond a short piece
             pieces = (x[:, self.column] - self.start) / self.length
-        out[:, self.view("pieces")] = 0.5 * np.clip(pieces, 0, 1)
-        return out
+        return 0.5 * np.clip(pieces, 0, 1)
 
     def arrays(self) -> dict[str, Any]:
         """What `restored` needs."""
