@@ -27,7 +27,7 @@ def test_knots_are_counted_as_by_bisection(x):
     np.testing.assert_array_equal(Knots(x).below(z[None])[0], np.searchsorted(x, z, "left"))
 
 
-@pytest.mark.parametrize("x", [[-1.7e308, 1.7e308], [0.0, 5e-324], [1.0, 1.0], [2.0]])
+@pytest.mark.parametrize("x", [[-1.7e308, 1.7e308], [0.0, 5e-324], [1.0, 1.0], [2.0], []])
 def test_knots_too_near_or_too_far_for_cells_are_counted_too(x):
     x, z = np.array(x), around(np.array([*x, 1.0]))
     with np.errstate(over="ignore"):
@@ -71,9 +71,10 @@ def test_common_points_are_found_in_each_row(side):
 def test_common_levels_give_what_levels_of_each_row_give():
     rng = np.random.default_rng(1)
     levels = np.sort(np.column_stack([np.zeros(20), rng.random((20, 9)), np.ones(20)]), axis=1)
-    values, u = np.sort(rng.normal(size=levels.shape), axis=1), np.linspace(0, 1, 70)
-    each = interpolated(levels, values, np.broadcast_to(u, (20, 70)))
-    np.testing.assert_array_equal(interpolated(levels, values, u), each)
+    values = np.sort(rng.normal(size=levels.shape), axis=1)
+    for u in (np.linspace(0, 1, 70), np.array([0.3, 0.1]), np.array([0.5]), np.array([])):
+        each = interpolated(levels, values, np.broadcast_to(u, (20, len(u))))
+        np.testing.assert_array_equal(interpolated(levels, values, u), each)
 
 
 def test_a_distribution_function_is_inverted_as_by_numpy():

@@ -33,9 +33,9 @@ class Knots:
     def __init__(self, x: Floats) -> None:
         self.x = x
         with np.errstate(over="ignore", divide="ignore"):
-            self._scale = np.float64(_N_CELLS) / (x[-1] - x[0])
-        self.even = bool(np.isfinite(self._scale)) and self._scale > 0
-        if self.even:
+            self._scale = np.float64(_N_CELLS) / (x[-1] - x[0]) if len(x) else np.inf
+        self._in_cells = bool(np.isfinite(self._scale)) and self._scale > 0
+        if self._in_cells:
             cell = self._cells(x)
             self._before = np.searchsorted(cell, np.arange(_N_CELLS + 3))
             n_steps = int(np.bincount(cell).max()).bit_length()
@@ -62,7 +62,7 @@ class Knots:
         return self._counted(z, np.less, "left")
 
     def _counted(self, z: Floats, passed: np.ufunc, side: Literal["left", "right"]) -> Ints:
-        if not self.even:
+        if not self._in_cells:
             return np.searchsorted(self.x, z, side)
         points, found = z.ravel(), np.empty(z.size, np.int64)
         for some in pieces(z.size):

@@ -10,6 +10,7 @@ from gentle.polyline import Knots
 Floats = NDArray[np.float64]
 
 _MANY = 64  # points of a row above which a search of its own is quicker
+_MORE_KNOTS = 16  # times as many knots as points: then not all knots should be looked at
 
 
 def search(a: Floats, v: Floats, side: str) -> NDArray[np.int64]:
@@ -30,7 +31,7 @@ def search(a: Floats, v: Floats, side: str) -> NDArray[np.int64]:
 
 
 def search_common(a: Floats, v: Floats, side: str) -> NDArray[np.int64]:
-    """`search` of common points v ``(m,)`` in sorted rows ``(n, K)``, ``(n, m)``.
+    """`search` of common points v ``(m,)`` in sorted rows ``(n, K)``, to ``(n, m)``.
 
     Each entry is looked up among the points, not each point among the entries: then there is one
     list to search in.
@@ -46,7 +47,7 @@ def search_common(a: Floats, v: Floats, side: str) -> NDArray[np.int64]:
 
 
 def rising(values: Floats) -> Floats:
-    """Rows that may decrease by rounding, each lifted to what came before, ``(n, K)``."""
+    """Rows ``(n, K)`` that may decrease by rounding, lifted, in place, to what came before."""
     falls = ~np.all(values[:, 1:] >= values[:, :-1], axis=1)
     if falls.any():
         values[falls] = np.maximum.accumulate(values[falls], axis=1)
@@ -59,14 +60,19 @@ def pick(a: Floats, index: NDArray[np.int64]) -> Floats:
 
 
 def interpolated(levels: Floats, values: Floats, u: Floats) -> Floats:
-    """Values at levels u ``(n, m)`` or ``(m,)``, from knots ``(K,)`` or ``(n, K)``, ``(n, K)``."""
-    right = search_common(levels, u, "left") if u.ndim == 1 else search(levels, u, "left")
-    right = np.maximum(right, 1)  # left-continuous, as quantiles are
+    """Values at levels u from knots ``(K,)`` or ``(n, K)`` and ``(n, K)``, to ``(n, m)``.
+
+    The levels are ``(n, m)``, or ``(m,)`` for all rows beside knots ``(n, K)``.
+    """
     n, n_knots = values.shape
+    common = u.ndim == 1 and n_knots <= _MORE_KNOTS * len(u)
+    u = u if common else np.broadcast_to(u, (n, u.shape[-1]))
+    right = search_common(levels, u, "left") if common else search(levels, u, "left")
+    right = np.maximum(right, 1)  # left-continuous, as quantiles are
     place = right + n_knots * np.arange(n)[:, None]
     at = right if levels.ndim == 1 else place
-    l0, l1 = levels.ravel()[at - 1], levels.ravel()[at]
-    v0, v1 = values.ravel()[place - 1], values.ravel()[place]
+    l0, l1 = levels.ravel().take(at - 1), levels.ravel().take(at)
+    v0, v1 = values.ravel().take(place - 1), values.ravel().take(place)
     l1 -= l0
     t = np.divide(u - l0, l1, out=np.zeros_like(l0), where=l1 > 0)
     t *= v1 - v0

@@ -18,7 +18,7 @@ from gentle.models.base import Floats
 from gentle.models.checks import is_count
 from gentle.models.distillation import distilled
 from gentle.models.ensemble import Ensemble
-from gentle.models.evaluation import BLOCK
+from gentle.models.evaluation import height_of
 from gentle.models.game import MIN_RESPONSES_FOR_SKILL, Map, map_values, play, rearranged
 from gentle.models.intake import crps_of_marginal
 from gentle.models.learning import learn
@@ -312,7 +312,10 @@ class GENTLE(NeuralGenerator):
 
     def _rows_at_once(self) -> int:
         rows = super()._rows_at_once()
-        return rows if self.is_game else -(-rows // BLOCK) * BLOCK  # no block is filled up in vain
+        if self.is_game:
+            return rows
+        height = height_of(self.ensemble_.net)
+        return -(-rows // height) * height  # so that only the last block has to be filled up
 
     def _held_out(self) -> float:
         return self.validation_fraction if self.is_game and self.early_stopping else 0.0
