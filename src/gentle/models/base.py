@@ -67,10 +67,6 @@ class ConditionalGenerator(RegressorMixin, BaseEstimator, ABC):
         """About how many knots `_conditional` makes per row, for bounding memory."""
         return 1000
 
-    def _rows_at_once(self) -> int:
-        """Rows that are answered together, and held in memory."""
-        return _CHUNK_CELLS // self._n_knots()
-
     def _check_parameters(self) -> None:
         """Raise a ValueError for constructor arguments that cannot work."""
 
@@ -142,7 +138,7 @@ class ConditionalGenerator(RegressorMixin, BaseEstimator, ABC):
             dist = self._conditional(x[rows])
             return dist.affine(scale, shift) if self._encodes_response else dist
 
-        return ChunkedDistribution(len(x), compute, self._rows_at_once())
+        return ChunkedDistribution(len(x), compute, _CHUNK_CELLS // self._n_knots())
 
     def predict(self, X: Any) -> Floats:
         """Conditional means, ``(n,)``."""

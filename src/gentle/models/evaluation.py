@@ -47,11 +47,6 @@ class Kind:
     views: tuple[View, ...]
 
 
-def height_of(net: MonotoneNet) -> int:
-    """Rows of a block."""
-    return BLOCK if net.n_members > 1 else _BLOCK_OF_ONE
-
-
 def visible(kinds: list[Kind], n_members: int, inputs: Inputs) -> Tensor:
     """Factors 0 or 1 by which each member sees the inputs, ``(K, 1, D)``."""
     seen = torch.zeros(n_members, 1, len(inputs))
@@ -114,7 +109,7 @@ class _Blocks:
     def __init__(self, net: MonotoneNet, kinds: list[Kind], inputs: Inputs, x: Floats) -> None:
         self.net, self.n_rows = net, len(x)
         self.of_members = [kinds[member % len(kinds)] for member in range(net.n_members)]
-        height = height_of(net)
+        height = BLOCK if net.n_members > 1 else _BLOCK_OF_ONE
         self.shape = (-(-len(x) // height), height, len(net.knots))  # of `MonotoneNet.rises`
         filled = np.zeros((self.shape[0] * height, len(inputs)))
         filled[: len(x)] = inputs.encode(x, {view for kind in kinds for view in kind.views})

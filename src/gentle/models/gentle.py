@@ -18,7 +18,6 @@ from gentle.models.base import Floats
 from gentle.models.checks import is_count
 from gentle.models.distillation import distilled
 from gentle.models.ensemble import Ensemble
-from gentle.models.evaluation import height_of
 from gentle.models.game import MIN_RESPONSES_FOR_SKILL, Map, map_values, play, rearranged
 from gentle.models.intake import crps_of_marginal
 from gentle.models.learning import learn
@@ -309,13 +308,6 @@ class GENTLE(NeuralGenerator):
             return self.n_levels
         held_at_once = max(self.ensemble_.net.n_members, 16)  # few rows at a time fit the cache
         return self.ensemble_.n_knots * held_at_once
-
-    def _rows_at_once(self) -> int:
-        rows = super()._rows_at_once()
-        if self.is_game:
-            return rows
-        height = height_of(self.ensemble_.net)
-        return -(-rows // height) * height  # so that only the last block has to be filled up
 
     def _held_out(self) -> float:
         return self.validation_fraction if self.is_game and self.early_stopping else 0.0
