@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 from gentle import GENTLE, KNN
-from gentle.models import ensemble
+from gentle.models import evaluation
 from gentle.models.inputs import Inputs
 from gentle.models.objective import between
 from gentle.responses import ResponseEncoder
@@ -92,7 +92,7 @@ class ParameterSharing:
         low, high = (torch.as_tensor(a, dtype=torch.float32) for a in self.coordinate.interval(y))
         self.knots = torch.linspace(-3.3, 3.3, 65)
         level = torch.as_tensor(ndtr(self.knots.numpy()), dtype=torch.float32)
-        emphasis = torch.as_tensor(ensemble.quadrature(level.numpy().astype(float)) ** 0.5)
+        emphasis = torch.as_tensor(evaluation.quadrature(level.numpy().astype(float)) ** 0.5)
         emphasis = (emphasis / emphasis.sum()).float()
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
@@ -135,8 +135,8 @@ class ParameterSharing:
     def predict_dist(self, X: Any) -> Any:
         x = self._seen(self.encoder._encoded_covariates(X))
         values = self._values(x).mean(1).double().numpy()
-        z = ensemble.at_levels(values, self.knots.numpy().astype(float))
-        return self.coordinate.table(ensemble._LEVELS, np.maximum.accumulate(z, axis=1))
+        z = evaluation.at_levels(values, self.knots.numpy().astype(float))
+        return self.coordinate.table(evaluation.LEVELS, np.maximum.accumulate(z, axis=1))
 
     def _seen(self, x: np.ndarray) -> torch.Tensor:
         encoded = self.inputs.encode(x)[:, self.inputs.view("scores").start :]  # ranks and pieces

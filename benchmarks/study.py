@@ -31,7 +31,7 @@ from ingredients import ParameterSharing, Retrieving, periodic
 import gentle
 from gentle import GENTLE, datasets
 from gentle.models import ensemble, learning, rates, school
-from gentle.models.ensemble import Kind
+from gentle.models.evaluation import Kind
 from gentle.models.inputs import Inputs
 from gentle.workers import finished
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -201,8 +202,9 @@ class QuantileTable(ConditionalDistribution):
             )
         if np.any(self.levels[..., 0] != 0) or np.any(self.levels[..., -1] != 1):
             raise ValueError("levels must start at 0 and end at 1")
-        rising = np.all(np.diff(self.levels) >= 0) and np.all(np.diff(self.values) >= 0)
-        if not rising or not np.all(np.abs(self.values[:, [0, -1]]) <= _LARGEST):
+        if not all(
+            np.all(knots[..., 1:] >= knots[..., :-1]) for knots in (self.levels, self.values)
+        ) or not np.all(np.abs(self.values[:, [0, -1]]) <= _LARGEST):
             raise ValueError(
                 "levels and values must not decrease along a row, nor be NaN or infinite"
             )
@@ -230,6 +232,12 @@ class QuantileTable(ConditionalDistribution):
         spread = None if self._spread is None else lambda: scale * self.spread()
         return QuantileTable(self.levels, self.values * scale + shift, spread)
 
+    def with_spread(self, spread: Callable[[], Floats]) -> QuantileTable:
+        """The same distributions, which are averages with this spread, ``(n,)`` when asked."""
+        found = copy.copy(self)
+        found._spread = spread
+        return found
+
     def row(self, index: int = 0) -> QuantileTable:
         """One row as a table of its own."""
         one = slice(index, index + 1)
@@ -254,18 +262,22 @@ class QuantileTable(ConditionalDistribution):
         return np.concatenate([np.zeros((len(self), 1)), np.cumsum(pieces, axis=1)], axis=1)
 
     def ppf(self, u: Floats) -> Floats:  # noqa: D102
-        out = np.empty(u.shape)
+        return self._by_rows(u.shape[1], lambda rows: u[rows])
+
+    def _by_rows(self, n_points: int, points: Callable[[slice], Floats]) -> Floats:
+        """Values at the points of rows, a few rows at a time, ``(n, n_points)``."""
+        out = np.empty((len(self), n_points))
 
         def fill(rows: slice) -> None:
             levels = self.levels if self.levels.ndim == 1 else self.levels[rows]
-            out[rows] = interpolated(levels, self.values[rows], u[rows])
+            out[rows] = interpolated(levels, self.values[rows], points(rows))
 
-        by_threads(fill, len(u), max(1, _CELLS_AT_ONCE // max(1, u.shape[1])))
+        by_threads(fill, len(out), max(1, _CELLS_AT_ONCE // max(1, n_points)))
         return out
 
     def _quantiles(self, levels: Floats) -> Floats:
         if self.levels.ndim > 1:
-            return super()._quantiles(levels)
+            return self._by_rows(levels.size, lambda _: levels)
         return between_columns(self.levels, self.values, levels)
 
     def _at(self, question: str, points: Floats) -> Floats:

@@ -247,6 +247,29 @@ class MonotoneNet(nn.Module):
         middle = climb.shape[-1] // 2
         return x[..., :1] + climb - climb[..., middle : middle + 1]
 
+    def layers(self, members: Sequence[int], inputs: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Weights and biases of some members, which see some of the inputs, ``(d,)`` of truth."""
+        some = slice(None) if len(members) == self.n_members else list(members)
+        first, *others = (weight[some] for weight in self.weights)
+        return list(zip([first[:, inputs], *others], (bias[some] for bias in self.biases)))
+
+    @staticmethod
+    def rises(x: Tensor, layers: list[tuple[Tensor, Tensor]]) -> Tensor:
+        """What members with these `layers` make of common inputs ``(B, d)``, without derivatives.
+
+        Returns:
+            The value at ½, then the increments between knots in units of the knots' distance,
+            ``(K, B, M + 1)``.
+        """
+        *hidden, (weight, bias) = layers
+        x = x.expand(len(weight), -1, -1)
+        for of_layer, shift in hidden:
+            x = functional.silu(torch.baddbmm(shift, x, of_layer), inplace=True)
+        last = torch.baddbmm(bias, x, weight)
+        found = functional.softplus(last)
+        found[..., 0] = last[..., 0]
+        return found
+
 
 class MonotoneMap(MonotoneNet):
     """One map T(x, u) that is monotone in u, in the place of the paper's free `PaperMLP`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from gentle.distribution import QuantileTable
+from gentle.polyline import Polyline
+from gentle.rowwise import pick, rising
 
 Floats = NDArray[np.float64]
 Bounds = tuple[float | None, float | None]
@@ -128,14 +131,24 @@ class ResponseEncoder:
 
     def decode(self, z: Floats) -> Floats:
         """Responses at points of the coordinate; nondecreasing but for rounding."""
-        y = np.interp(z, self.z, self.y)
-        if self.slopes[0] and np.any(below := z < self.z[0]):
+        y = self._line(z)
+        if self._bends[0] and np.any(below := z < self.z[0]):
             room = self.y[0] - self.bounds[0]
             y[below] -= _beyond(self.z[0] - z[below], room, self.slopes[0])
-        if self.slopes[1] and np.any(above := z > self.z[-1]):
+        if self._bends[1] and np.any(above := z > self.z[-1]):
             room = self.bounds[1] - self.y[-1]
             y[above] += _beyond(z[above] - self.z[-1], room, self.slopes[1])
-        return np.clip(y, *self.limits)
+        return np.clip(y, *self.limits, out=y)
+
+    @property
+    def _bends(self) -> NDArray[np.bool_]:
+        """Whether y goes on below and above the knots, but towards a bound, ``(2,)``."""
+        return (self.slopes > 0) & np.isfinite(self.bounds)
+
+    @cached_property
+    def _line(self) -> Polyline:
+        """From z to y, but for tails that bend."""
+        return Polyline(self.z, self.y, *np.where(self._bends, 0.0, self.slopes))
 
     @property
     def limits(self) -> Floats:
@@ -160,10 +173,10 @@ class ResponseEncoder:
         """
         plateaus = self.plateaus
         if not len(plateaus):
-            return QuantileTable(levels, np.maximum.accumulate(self.decode(z), axis=1))
+            return QuantileTable(levels, rising(self.decode(z)))
         # Rounding must not lift a value above the knot that follows: an atom would move with it.
         # Between plateaus that touch there is nothing.
-        above = np.searchsorted(self.z, z)
+        above = self._line.knots.below(z)
         next_knot = np.append(self.y, _LARGEST)[above]
         touching = np.append(np.diff(self.z, prepend=-np.inf) <= 2 * _NEAR, False)[above]
         y = np.where(touching, next_knot, np.minimum(self.decode(z), next_knot))
@@ -174,14 +187,13 @@ class ResponseEncoder:
         touching = 2 * np.flatnonzero(plateaus[1:, 0] - plateaus[:-1, 1] <= 2 * _NEAR) + 2
         crossing[:, touching] = crossing[:, touching - 1]
         atoms = np.clip(np.repeat(plateaus[:, 2], 2), y[:, :1], y[:, -1:])
-        all_levels = np.concatenate([np.broadcast_to(levels, z.shape), crossing], axis=1)
-        all_values = np.concatenate([y, atoms], axis=1)
-        # Both parts increase together, so that sorting each by itself keeps the pairs.
-        order = np.lexsort((all_values, all_levels), axis=1)
-        return QuantileTable(
-            np.take_along_axis(all_levels, order, 1),
-            np.maximum.accumulate(np.take_along_axis(all_values, order, 1), axis=1),
-        )
+        return QuantileTable(*_merged((levels, y), (crossing, atoms)))
+
+    def seen_from(self, source: ResponseEncoder) -> ResponseEncoder:
+        """The coordinate of ``source``, with which `translated` and `decode` are one step."""
+        way = translation(source, self)
+        y = self.decode(way.y)
+        return ResponseEncoder(way.x, y, self.slopes * [way.below, way.above], self.bounds)
 
     def arrays(self) -> dict[str, Floats]:
         """What `restored` needs, all of it finite."""
@@ -293,17 +305,46 @@ def _beyond(distance: Floats, room: float, slope: float) -> Floats:
         return -room * np.expm1(-min(slope / room, _LARGEST) * distance)
 
 
+def _merged(curve: tuple[Floats, Floats], knots: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+    """A row's curve with further knots on it, in the order of levels, then of values.
+
+    Args:
+        curve: Levels, increasing, ``(L,)``, and values, ``(n, L)``.
+        knots: Levels and values, both nondecreasing along a row, ``(n, m)`` each.
+
+    Returns:
+        Levels and values, ``(n, L + m)`` each, both nondecreasing along a row.
+    """
+    (levels, values), (new_levels, new_values) = curve, knots
+    place = np.searchsorted(levels, new_levels)  # as many of the curve's knots come before
+    same = np.minimum(place, len(levels) - 1)
+    place += (levels[same] == new_levels) & (pick(values, same) <= new_values)
+    place += np.arange(place.shape[1])
+    old = np.ones((len(values), len(levels) + place.shape[1]), bool)
+    np.put_along_axis(old, place, False, axis=1)
+    new, found = ~old, []
+    for ours, theirs in ((np.broadcast_to(levels, values.shape), new_levels), (values, new_values)):
+        together = np.empty(old.shape)
+        together[old], together[new] = ours.ravel(), theirs.ravel()
+        found.append(together)
+    return found[0], rising(found[1])
+
+
 def translated(z: Floats, source: ResponseEncoder, target: ResponseEncoder) -> Floats:
     """From one coordinate of a response to another one with the same atoms."""
+    return translation(source, target)(z)
+
+
+def translation(source: ResponseEncoder, target: ResponseEncoder) -> Polyline:
+    """The map from one coordinate of a response to another one with the same atoms."""
     y = np.unique(np.concatenate([source.y, target.y]))
     here, there = (
         np.column_stack(coordinate.interval(y)).ravel() for coordinate in (source, target)
     )
     keep = np.append(True, np.diff(here) > 0)
     here, there = here[keep], there[keep]
-    out = np.interp(z, here, there)
-    for end, inner in ((0, here[0] + 0.5), (-1, here[-1] - 0.5)):
-        slope = (there[end] - np.interp(inner, here, there)) / (here[end] - inner)
-        beyond = z < here[0] if end == 0 else z > here[-1]
-        out[beyond] = there[end] + slope * (z[beyond] - here[end])
-    return out
+    slopes = [
+        (there[end] - np.interp(inner, here, there)) / (here[end] - inner)
+        for end, inner in ((0, here[0] + 0.5), (-1, here[-1] - 0.5))
+    ]
+    return Polyline(here, there, *slopes)

@@ -12,13 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from gentle.learners import Learner
-from gentle.models.ensemble import (
-    INNER,
-    Ensemble,
-    Kind,
-    knots_among_levels,
-    quadrature,
-)
+from gentle.models.ensemble import Ensemble
+from gentle.models.evaluation import INNER, Kind, knots_among_levels, quadrature
 from gentle.nets import MonotoneNet
 from gentle.optim import Adam
 from gentle.training import train

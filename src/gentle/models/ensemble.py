@@ -8,59 +8,47 @@ minimise the CRPS of responses that its parts have not seen.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from scipy.special import ndtr
-from torch import Tensor
 
 from gentle.distribution import QuantileTable
 from gentle.models.boosting import Boosting
 from gentle.models.checks import are_widths
+from gentle.models.evaluation import (
+    BLOCK,
+    INNER,
+    LEVELS,
+    MEDIAN,
+    Kind,
+    evaluated,
+    mixed,
+    quadrature,
+)
 from gentle.models.forest import LeafShares
-from gentle.models.inputs import Inputs, View
+from gentle.models.inputs import Inputs
 from gentle.models.neural import loaded
 from gentle.nets import MonotoneNet
-from gentle.responses import ResponseEncoder, translated
+from gentle.polyline import Polyline
+from gentle.responses import ResponseEncoder, translation
+from gentle.rowwise import rising
 from gentle.workers import by_threads
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_BLOCK = 256  # rows that go through the networks together, always: another height rounds otherwise
-_BLOCK_OF_ONE = 1024  # the same for a single network
 _TOLERANCE = 0.5  # standard errors
 _SPREADS = (1.0, 1.05, 1.1, 1.15, 1.2, 1.3)
 _WORTH = 0.9998  # factor of the CRPS that more widening must reach
 
 
-_GRID = np.concatenate(
-    [np.linspace(-5, -3.5, 7), np.linspace(-3.3, 3.3, 129), np.linspace(3.5, 5, 7)]
-)  # z of a standard normal, the networks' knots among them
-INNER = ndtr(_GRID)
-_LEVELS = np.concatenate([[0.0], INNER[1:-1], [1.0]])
-_MEDIAN = len(_GRID) // 2
 _SIGHTS = {
     "straight": "values", "boosted": "boosted trees", "scores": "ranks", "pieces": "pieces"
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What a network works with.
-
-    Attributes:
-        coordinate: Position of the response's coordinate.
-        views: What it sees of the columns.
-    """
-
-    coordinate: int
-    views: tuple[View, ...]
 
 
 @dataclass(frozen=True)
@@ -92,58 +80,56 @@ class Ensemble:
 
     def table(self, x: Floats) -> QuantileTable:
         """Distributions at encoded covariates ``(n, d)``, in units of the response."""
-        return self.coordinates[0].table(_LEVELS, self.average(x))
+        if self._alone is None:
+            return self.coordinates[0].table(LEVELS, self.average(x))
+        number, coordinate = self._alone
+        x = self._extended(x)
+        found = mixed(self.net, self.kinds, self.inputs, x, self.weights[:-1])
+        return coordinate.table(LEVELS, rising(found[number]))
+
+    @cached_property
+    def _alone(self) -> tuple[int, ResponseEncoder] | None:
+        """The only coordinate in use, if it is not the first and nothing happens in the first."""
+        used = {kind.coordinate for kind, weight in zip(self.kinds, self.weights) if weight > 0}
+        if len(used) != 1 or used == {0} or self.weights[-1] > 0 or self.widening != 1:
+            return None
+        number = used.pop()
+        return number, self.coordinates[0].seen_from(self.coordinates[number])
 
     def average(self, x: Floats) -> Floats:
         """The average's values z at levels, in the first coordinate, ``(n, L)``."""
         x = self._extended(x)
-        used = [number for number, weight in enumerate(self.weights[:-1]) if weight > 0]
-        alike = {
-            number: kinds
-            for number in range(len(self.coordinates))
-            if (kinds := [kind for kind in used if self.kinds[kind].coordinate == number])
-        }
-        own = {number: np.empty((len(x), len(_GRID))) for number in alike}
-        for rows, at_knots in _blocks(self.net, self.kinds, self.inputs, x) if used else ():
-            folds = at_knots.reshape(-1, len(self.kinds), *at_knots.shape[1:])
-            kinds = folds.mean(axis=0)  # (n_kinds, B, M + 1)
-            for number, some in alike.items():
-                share = self.weights[some]
-                mean = np.tensordot(share / share.sum(), kinds[some], 1)
-                own[number][rows] = at_levels(mean, self._knots)[: rows.stop - rows.start]
-        z = np.zeros((len(x), len(_GRID)))
-        for number, some in alike.items():
-            first, source = self.coordinates[0], self.coordinates[number]
-            values = translated(own[number], source, first) if number else own[number]
-            z += self.weights[some].sum() * values
+        found = mixed(self.net, self.kinds, self.inputs, x, self.weights[:-1])
+        shares = np.bincount([kind.coordinate for kind in self.kinds], self.weights[:-1])
+        parts = [self._to_first[number](z) if number else z for number, z in found.items()]
+        weights = [shares[number] for number in found]
         if self.forest is not None:
-            z += self.weights[-1] * self.forest.quantiles(x, INNER)
-        z = np.maximum.accumulate(z, axis=1)  # but for rounding, it increases already
-        return widened(z, self.widening)
+            parts.append(self.forest.quantiles(x, INNER))
+            weights.append(self.weights[-1])
+        return widened(rising(averaged(parts, np.array(weights))), self.widening)
 
     def _extended(self, x: Floats) -> Floats:
         return x if self.boosting is None else self.boosting.extended(x)
 
-    @property
-    def _knots(self) -> Floats:
-        return self.net.knots.cpu().numpy().astype(np.float64)
+    @cached_property
+    def _to_first(self) -> list[Polyline]:
+        """The ways from the coordinates to the first."""
+        return [translation(one, self.coordinates[0]) for one in self.coordinates]
 
     def values(self, x: Floats) -> tuple[Floats, Floats | None]:
         """Values z at levels: networks ``(n_folds, n_kinds, n, L)``, trees ``(n, L)``."""
         x = self._extended(x)
         values = evaluated(self.net, self.kinds, self.inputs, x)
         values = values.reshape(-1, len(self.kinds), *values.shape[1:])
-        first = self.coordinates[0]
         for number, kind in enumerate(self.kinds):
             if kind.coordinate:
-                source = self.coordinates[kind.coordinate]
-                values[:, number] = translated(values[:, number], source, first)
+                values[:, number] = self._to_first[kind.coordinate](values[:, number])
         return values, None if self.forest is None else self.forest.quantiles(x, INNER)
 
     @property
     def n_knots(self) -> int:
         """Knots of a row's table."""
-        return len(_GRID) + 2 * len(self.coordinates[0].plateaus)
+        return len(LEVELS) + 2 * len(self.coordinates[0].plateaus)
 
     def shares(self) -> list[float]:
         """Weights of the `parts`, adding up to 1."""
@@ -155,7 +141,7 @@ class Ensemble:
         """Each network's own distributions, then those of the trees, with their weights."""
         members, trees = self.values(x)
         values = [z for fold in members for z in fold] + ([] if trees is None else [trees])
-        tables = [self.coordinates[0].table(_LEVELS, z) for z in values]
+        tables = [self.coordinates[0].table(LEVELS, z) for z in values]
         return list(zip(self.shares(), tables))
 
     def spread(self, x: Floats) -> Floats:
@@ -268,15 +254,6 @@ class Ensemble:
         return cls(net, kinds, inputs, coordinates, trees, weights, widening, distance, boosting)
 
 
-def visible(kinds: list[Kind], n_members: int, inputs: Inputs) -> Tensor:
-    """Factors 0 or 1 by which each member sees the inputs, ``(K, 1, D)``."""
-    seen = torch.zeros(n_members, 1, len(inputs))
-    for member in range(n_members):
-        for view in kinds[member % len(kinds)].views:
-            seen[member, :, inputs.view(view)] = 1.0
-    return seen
-
-
 def best_average(
     parts: Sequence[Floats | None], coordinate: ResponseEncoder, y: Floats, weight: Floats
 ) -> tuple[Floats, float, float]:
@@ -309,7 +286,7 @@ def best_average(
         some = [None if part is None else part[rows] for part in parts]
         return [crps(averaged(some, weights), y[rows]) for weights in choices]
 
-    each = np.hstack(by_threads(of_choices, len(y), _BLOCK))  # (C, n)
+    each = np.hstack(by_threads(of_choices, len(y), BLOCK))  # (C, n)
     excess = each - each[np.argmin(each @ share)]
     mean = excess @ share
     error = np.sqrt((excess - mean[:, None]) ** 2 @ share**2)
@@ -344,67 +321,5 @@ def widened(z: Floats, factor: float) -> Floats:
     """Quantile functions whose distances from the median are multiplied."""
     if factor == 1:
         return z
-    middle = z[..., _MEDIAN : _MEDIAN + 1]
+    middle = z[..., MEDIAN : MEDIAN + 1]
     return middle + factor * (z - middle)
-
-
-def evaluated(net: MonotoneNet, kinds: list[Kind], inputs: Inputs, x: Floats) -> Floats:
-    """Values z of all members at the levels, each in its own coordinate, ``(K, n, L)``."""
-    knots = net.knots.cpu().numpy().astype(np.float64)
-    out = np.empty((net.n_members, len(x), len(_GRID)))
-    for rows, values in _blocks(net, kinds, inputs, x):
-        out[:, rows] = at_levels(values, knots)[:, : rows.stop - rows.start]
-    return out
-
-
-@torch.no_grad()
-def _blocks(
-    net: MonotoneNet, kinds: list[Kind], inputs: Inputs, x: Floats
-) -> Iterator[tuple[slice, Floats]]:
-    """Slices of rows, and the members' values at their knots, ``(K, B, M + 1)``.
-
-    All blocks have one height, the last one is filled up: matrix products of another height may
-    round differently, and a row's answer must not depend on its company.
-    """
-    device, n = net.knots.device, len(x)
-    seen = visible(kinds, net.n_members, inputs).to(device)
-    height = _BLOCK if net.n_members > 1 else _BLOCK_OF_ONE
-    block = torch.zeros(height, len(inputs), device=device)
-    for first in range(0, n, height):
-        rows = slice(first, min(first + height, n))
-        part = torch.as_tensor(inputs.encode(x[rows]), dtype=torch.float32)
-        block[: len(part)] = part
-        yield rows, net(block * seen).cpu().numpy().astype(np.float64)
-
-
-def at_levels(values: Floats, knots: Floats) -> Floats:
-    """From the knots to the levels of the tables: straight in Φ⁻¹(u), beyond the knots too."""
-    return values @ _to_levels(tuple(knots.tolist()))
-
-
-@lru_cache(maxsize=8)
-def _to_levels(knots: tuple[float, ...]) -> Floats:
-    """The matrix of `at_levels`, ``(M + 1, L)``."""
-    right = np.clip(np.searchsorted(knots, _GRID), 1, len(knots) - 1)
-    at, of = np.array(knots), np.eye(len(knots))
-    t = (_GRID - at[right - 1]) / (at[right] - at[right - 1])
-    inside = (t >= -1e-6) & (t <= 1 + 1e-6)
-    out = of[right - 1] * (1 - t[:, None]) + of[right] * t[:, None]
-    span = 10  # increments that give the slope beyond
-    for end, inner, beyond in (
-        (0, span, ~inside & (_GRID < 0)),
-        (-1, -1 - span, ~inside & (_GRID > 0)),
-    ):
-        slope = (of[end] - of[inner]) / (at[end] - at[inner])
-        out[beyond] = of[end] + slope * (_GRID[beyond] - at[end])[:, None]
-    return np.ascontiguousarray(out.T)
-
-
-def knots_among_levels(net: MonotoneNet) -> Ints:
-    """Where the networks' knots stand among the levels of the tables, ``(M + 1,)``."""
-    return np.abs(_GRID - net.knots.cpu().numpy()[:, None]).argmin(axis=1)
-
-
-def quadrature(levels: Floats) -> Floats:
-    """Lengths of the intervals nearest to each level: they sum to 1."""
-    return np.diff(np.concatenate([[0.0], (levels[1:] + levels[:-1]) / 2, [1.0]]))

@@ -11,13 +11,16 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from gentle.models.nodes import Trees, check_shares
+from gentle.rowwise import inverse
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 _MAX_ROWS_PER_TREE = 20_000
 _MAX_FEATURES = 0.5
 _MAX_EDGES = 2000  # more than are ever made
 _ROWS_AT_ONCE = 2000
+_SUMS_AT_ONCE = 128  # rows whose leaves are added up together; they fit the cache
 
 
 @dataclass(frozen=True)
@@ -106,18 +109,23 @@ class LeafShares:
 
     def _quantiles(self, x: Floats, levels: Floats) -> Floats:
         leaves = self.trees.apply(x.astype(np.float32))  # as scikit-learn sees covariates
-        n, n_trees = leaves.shape
         order = np.argsort(leaves[:, 0])  # rows that have leaves in common follow each other
-        start = np.arange(n + 1, dtype=np.int32) * n_trees
-        reached = (np.ones(leaves.size, np.float32), leaves[order].ravel().astype(np.int32), start)
-        shares = sparse.csr_array(reached, (n, len(self.trees.feature))) @ self._narrow
+        out = np.empty((len(x), len(levels)))
+        for first in range(0, len(x), _SUMS_AT_ONCE):
+            some = order[first : first + _SUMS_AT_ONCE]
+            out[some] = inverse(self._cdf(leaves[some]), self.edges, levels)
+        return out
+
+    def _cdf(self, leaves: Ints) -> Floats:
+        """F at the edges, from the leaves in all trees, ``(n, n_trees)`` to ``(n, n_bins + 1)``."""
+        n, n_trees = leaves.shape
+        reached = self._narrow[leaves.ravel()]
+        start = reached.indptr[::n_trees]  # a row has the entries of all its leaves, to be summed
+        shares = sparse.csr_array((reached.data, reached.indices, start), (n, len(self.edges) - 1))
         cdf = np.zeros((n, len(self.edges)))
         np.cumsum(shares.toarray(), axis=1, dtype=np.float64, out=cdf[:, 1:])
         cdf /= cdf[:, -1:]
-        out = np.empty((n, len(levels)))
-        for row, one in zip(order, cdf):
-            out[row] = np.interp(levels, one, self.edges)
-        return out
+        return cdf
 
     @cached_property
     def _narrow(self) -> Any:

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from gentle.data import Grouped
-from gentle.distribution import ConditionalDistribution, QuantileTable
+from gentle.distribution import ConditionalDistribution
 from gentle.models import checks, settings
 from gentle.models.base import Floats
 from gentle.models.checks import is_count
@@ -301,7 +301,7 @@ class GENTLE(NeuralGenerator):
         table = self.ensemble_.table(x)
         if self.ensemble_.distance is not None:  # one network has nobody to disagree with
             return table
-        return QuantileTable(table.levels, table.values, partial(self.ensemble_.spread, x))
+        return table.with_spread(partial(self.ensemble_.spread, x))
 
     def _n_knots(self) -> int:
         if self.is_game:

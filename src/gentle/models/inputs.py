@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,23 +100,31 @@ class Inputs:
         order = ("straight", "boosted", "scores", "pieces")
         return slice(*ends[order.index(name) :][:2])
 
-    def encode(self, x: Floats) -> Floats:
-        """``(n, d)`` to ``(n, 2d + p)``, one view after the other."""
-        out = np.empty((len(x), len(self)))
-        d = x.shape[1] - self.n_boosted
-        near, far = np.minimum(np.abs(x), _NEAR), np.maximum(np.abs(x) - _NEAR, 0.0)
-        straight = np.sign(x) * (near + np.log1p(far))
-        out[:, self.view("straight")] = straight[:, :d]
-        scores = np.empty_like(straight)
-        for j in range(x.shape[1]):
-            found = np.interp(x[:, j], self.knots[j], self.scores[j])
-            scores[:, j] = np.clip(found, self.scores[j, 0], self.scores[j, -1])
-        out[:, self.view("scores")] = scores[:, :d]
-        out[:, self.view("boosted")] = np.hstack([straight[:, d:], scores[:, d:]])
+    def encode(self, x: Floats, views: Collection[View] = get_args(View)) -> Floats:
+        """``(n, d)`` to ``(n, D)``, one view after the other; 0 where a view is not wanted."""
+        out, d = np.zeros((len(x), len(self))), len(self.knots) - self.n_boosted
+        if "straight" in views:
+            out[:, self.view("straight")] = _drawn_in(x[:, :d])
+        if "boosted" in views:
+            further = _drawn_in(x[:, d:]), self._scores(x, slice(d, None))
+            out[:, self.view("boosted")] = np.hstack(further)
+        if "scores" in views:
+            out[:, self.view("scores")] = self._scores(x, slice(d))
+        if "pieces" in views:
+            out[:, self.view("pieces")] = self._pieces(x)
+        return out
+
+    def _scores(self, x: Floats, columns: slice) -> Floats:
+        knots, scores = self.knots[columns], self.scores[columns]
+        found = np.empty((len(x), len(knots)))
+        for j, column in enumerate(x.T[columns]):
+            found[:, j] = np.interp(column, knots[j], scores[j])
+        return np.clip(found, scores[:, 0], scores[:, -1])
+
+    def _pieces(self, x: Floats) -> Floats:
         with np.errstate(over="ignore"):  # far beyond a short piece
             pieces = (x[:, self.column] - self.start) / self.length
-        out[:, self.view("pieces")] = 0.5 * np.clip(pieces, 0, 1)
-        return out
+        return 0.5 * np.clip(pieces, 0, 1)
 
     def arrays(self) -> dict[str, Any]:
         """What `restored` needs."""
@@ -145,3 +154,9 @@ class Inputs:
         ):
             raise ValueError("its inputs are damaged: knots do not increase")
         return found
+
+
+def _drawn_in(x: Floats) -> Floats:
+    """Values as they are, far ones pulled in by a logarithm."""
+    far = np.maximum(np.abs(x) - _NEAR, 0.0)
+    return np.sign(x) * (np.minimum(np.abs(x), _NEAR) + np.log1p(far))

@@ -12,7 +12,8 @@ import torch
 
 from gentle.data import Grouped, Rows
 from gentle.models.boosting import Boosting
-from gentle.models.ensemble import Ensemble, Kind, best_average
+from gentle.models.ensemble import Ensemble, best_average
+from gentle.models.evaluation import Kind
 from gentle.models.forest import LeafShares
 from gentle.models.inputs import Inputs, View
 from gentle.models.larger import Sampled
@@ -127,10 +128,9 @@ def _boosted(
 
 
 def _kinds(coordinates: list[ResponseEncoder], inputs: Inputs) -> list[Kind]:
-    kinds = [Kind(0, ("scores",)), Kind(len(coordinates) - 1, ("straight",))]
-    finest: tuple[View, ...] = ("scores", "pieces") if len(inputs.column) else ("scores",)
-    kinds += [Kind(0, finest)] if len(inputs.column) else []
-    return kinds + ([Kind(0, ("boosted", *finest))] if inputs.n_boosted else [])
+    ranks: tuple[View, ...] = ("boosted", "scores") if inputs.n_boosted else ("scores",)
+    kinds = [Kind(0, ranks), Kind(len(coordinates) - 1, ("straight",))]
+    return kinds + ([Kind(0, ("scores", "pieces"))] if len(inputs.column) else [])
 
 
 def _n_folds(n_covariates: int) -> int:

@@ -19,15 +19,8 @@ from gentle import teams
 from gentle.data import Grouped
 from gentle.graph import partners
 from gentle.learners import Learner
-from gentle.models.ensemble import (
-    INNER,
-    Kind,
-    best_average,
-    dealt_out,
-    evaluated,
-    quadrature,
-    visible,
-)
+from gentle.models.ensemble import best_average, dealt_out
+from gentle.models.evaluation import INNER, Kind, evaluated, quadrature, visible
 from gentle.models.forest import LeafShares
 from gentle.models.inputs import Inputs
 from gentle.models.lessons import Fold, Lessons, with_unseen
@@ -50,7 +43,6 @@ _CALM = 0.6  # factor of the first weights of networks that see values, on large
 _HOPELESS = 1.3  # times the best score, although the loss of what is taught has fallen
 _PROGRESS = 0.9998  # factor of the score that a cycle must reach to be worth another one
 _TOLERANCE = 0.5  # standard errors
-_MAX_KINDS = 3  # that go on after their trial
 _STRETCH = 3  # times as long go the cycles of one kind that is left alone
 _TRIAL_CYCLES = 3  # after which kinds of network that nobody needs give up their places
 
@@ -334,14 +326,11 @@ class School(Learner):
         self.net.load_state_dict(self.best)
         weights = best_average(*self.on_unseen([]))[0][:-1]
         self.net.load_state_dict(now)
-        best = np.sort(np.argsort(-weights, kind="stable")[:_MAX_KINDS])
         if not self.is_large:
-            useful = best[weights[best] > 0]
+            useful = np.flatnonzero(weights)
             self.cycles.stretch(self.epoch, max(1.0, _STRETCH / len(useful)))
             self.keep_kinds(useful)
             return
-        self.keep_kinds(best)
-        weights = weights[best] / weights[best].sum()
         is_last = self.epoch == self.cycles.ends[-2]  # before, any weight is enough to stay
         places = dealt_out(weights, len(self.kinds)) if is_last else (weights > 0).astype(int)
         kinds, vacant = list(self.kinds), np.flatnonzero(places == 0)

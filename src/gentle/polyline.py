@@ -1,0 +1,119 @@
+"""Searches among few fixed knots for very many points, and straight lines between the knots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_N_CELLS = 4096
+_AT_ONCE = 12_288  # points; with what is made of them on the way they fit the cache
+_LARGEST = np.finfo(np.float64).max
+
+
+class Knots:
+    """Sorted numbers among which points are looked up, several times as fast as by bisection.
+
+    The knots' range is cut into even cells. Arithmetic gives the cell of a point, a table the
+    number of knots before that cell, and only those within it are left to be compared with it.
+
+    Args:
+        x: Nondecreasing, ``(m,)``.
+
+    Example:
+        >>> Knots(np.array([0.0, 1.0, 1.0, 3.0])).up_to(np.array([-1.0, 0.0, 1.0, 2.0, 4.0]))
+        array([0, 1, 3, 3, 4])
+    """
+
+    def __init__(self, x: Floats) -> None:
+        self.x = x
+        with np.errstate(over="ignore", divide="ignore"):
+            self._scale = np.float64(_N_CELLS) / (x[-1] - x[0]) if len(x) else np.inf
+        self._in_cells = bool(np.isfinite(self._scale)) and self._scale > 0
+        if self._in_cells:
+            cell = self._cells(x)
+            self._before = np.searchsorted(cell, np.arange(_N_CELLS + 3))
+            n_steps = int(np.bincount(cell).max()).bit_length()
+            # After the last knot there is nothing, not even for infinite points.
+            padded = np.append(x, np.full(2**n_steps, np.nan))
+            strides = [2**step for step in reversed(range(n_steps))]
+            self._strides = [(stride, padded[stride - 1 :]) for stride in strides]
+
+    def _cells(self, z: Floats) -> Ints:
+        """The cell of each point, 0 below the knots; whatever the rounding, it increases with z."""
+        place = z - self.x[0]
+        place *= self._scale
+        place += 1
+        np.clip(place, 0, _N_CELLS + 2, out=place)
+        with np.errstate(invalid="ignore"):  # NaN may be anywhere
+            return place.astype(np.int64)
+
+    def up_to(self, z: Floats) -> Ints:
+        """How many knots are at or below each point; any shape."""
+        return self._counted(z, np.less_equal, "right")
+
+    def below(self, z: Floats) -> Ints:
+        """How many knots are below each point; any shape."""
+        return self._counted(z, np.less, "left")
+
+    def _counted(self, z: Floats, passed: np.ufunc, side: Literal["left", "right"]) -> Ints:
+        if not self._in_cells:
+            return np.searchsorted(self.x, z, side)
+        points, found = z.ravel(), np.empty(z.size, np.int64)
+        for some in pieces(z.size):
+            part = points[some]
+            number = self._before.take(self._cells(part), mode="clip", out=found[some])
+            for stride, knot_after in self._strides:
+                number += stride * passed(knot_after.take(number), part)
+        return found.reshape(z.shape)
+
+
+class Polyline:
+    """``np.interp`` for the same knots again and again: as exact, several times as fast.
+
+    Args:
+        x: Nondecreasing, finite, ``(m,)``.
+        y: Values there, finite, ``(m,)``.
+        below: Slope with which it goes on before the first knot.
+        above: Slope after the last one.
+
+    Example:
+        >>> line = Polyline(np.array([0.0, 1.0, 3.0]), np.array([0.0, 10.0, 20.0]), above=1.0)
+        >>> line(np.array([-1.0, 0.5, 2.0, 4.0]))
+        array([ 0.,  5., 15., 21.])
+    """
+
+    def __init__(self, x: Floats, y: Floats, below: float = 0.0, above: float = 0.0) -> None:
+        self.x, self.y, self.below, self.above = x, y, below, above
+        self.knots, run = Knots(x), np.diff(x)
+        with np.errstate(over="ignore"):
+            slope = np.divide(np.diff(y), run, out=np.zeros_like(run), where=run > 0)
+        # The lines by the number of knots up to a point; before all of them there is one, too.
+        self._x, self._y = np.append(x[0], x), np.append(y[0], y)
+        self._slope = np.concatenate([[below], slope, [above]])
+        self._steep = not np.isfinite(self._slope).all()
+
+    def __call__(self, z: Floats) -> Floats:
+        """Values at points of any shape."""
+        points, out = z.ravel(), np.empty(z.size)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for some in pieces(z.size):
+                line = self.knots.up_to(points[some])
+                run = np.clip(points[some], -_LARGEST, _LARGEST)
+                run -= self._x.take(line)
+                rise = self._slope.take(line)
+                rise *= run
+                if self._steep:  # nothing is risen at a knot, however steep the line begins there
+                    rise[run == 0] = 0.0
+                np.add(rise, self._y.take(line), out=out[some])
+        return out.reshape(z.shape)
+
+
+def pieces(n_points: int) -> Iterator[slice]:
+    """Slices of points that are looked up together."""
+    return (slice(i, i + _AT_ONCE) for i in range(0, n_points, _AT_ONCE))
