@@ -43,7 +43,7 @@ PHASES = {  # the functions whose time is a phase's
     "encode": [("lessons.py", "__init__")],
     "networks": [("school.py", "train")],
     "trees": [("learning.py", "_grown")],
-    "average": [("school.py", "on_unseen"), ("ensemble.py", "best_average")],
+    "average": [("averaging.py", "on_unseen"), ("averaging.py", "best_average")],
     "skill": [("intake.py", "crps_of_marginal"), ("intake.py", "mean_crps")],
 }
 _PIECE = 250_000  # rows of a synthetic table that are drawn at once

@@ -30,7 +30,7 @@ from ingredients import ParameterSharing, Retrieving, periodic
 
 import gentle
 from gentle import GENTLE, datasets
-from gentle.models import ensemble, learning, rates, school
+from gentle.models import averaging, learning, rates, school
 from gentle.models.evaluation import Kind
 from gentle.models.inputs import Inputs
 from gentle.workers import finished
@@ -71,6 +71,16 @@ PAPER = {"map": "mlp", "fit_loss": "cdf", "regulariser": "entropic", "n_epochs":
 VARIANTS: dict[str, tuple[dict[str, Any], Callable[[], Patches]]] = {
     "GENTLE()": ({}, dict),
     "no trees": ({"n_trees": 0}, dict),
+    "no boosted trees": ({}, lambda: {(learning, "_MIN_BOOSTED"): np.inf}),
+    "boosted trees for both kinds that see ranks": (
+        {},
+        lambda: _kinds(
+            Kind(0, ("boosted", "scores")),
+            Kind(1, ("straight",)),
+            Kind(0, ("boosted", "scores", "pieces")),
+        ),
+    ),
+    "kinds left alone learn no longer": ({}, lambda: {(school, "_STRETCH"): 1}),
     "one network of each kind": ({}, lambda: {(learning, "_n_folds"): lambda n: 2}),
     "networks see ranks only": ({}, lambda: _kinds(Kind(0, ("scores",)))),
     "networks see values only": ({}, lambda: _kinds(Kind(0, ("straight",)))),
@@ -83,7 +93,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], Callable[[], Patches]]] = {
     "all levels count equally": ({}, lambda: {(school, "_TAIL_EMPHASIS"): 1.0}),
     "averaging of weights everywhere": ({}, lambda: {(school, "_LARGE"): 0}),
     "averaging of weights nowhere": ({}, lambda: {(school, "_WINDOW"): 1}),
-    "no widening": ({}, lambda: {(ensemble, "_SPREADS"): (1.0,)}),
+    "no widening": ({}, lambda: {(averaging, "_SPREADS"): (1.0,)}),
     "one cycle of the learning rate": ({}, lambda: {(rates, "_N_CYCLES"): 1}),
     "atoms spread evenly": ({}, lambda: {(school, "between"): _even}),
     "atoms spread like a normal": ({}, lambda: {(school, "between"): _normal}),

@@ -7,7 +7,7 @@ import pytest
 
 import gentle
 from gentle import GENTLE
-from gentle.models.ensemble import dealt_out
+from gentle.models.averaging import dealt_out
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from scipy.special import ndtri
 import gentle
 from gentle import GENTLE
 from gentle.models import school
-from gentle.models.ensemble import best_average
+from gentle.models.averaging import best_average
 from gentle.models.evaluation import INNER
 from gentle.models.objective import Pinball, pinball
 from gentle.models.rates import Cycles

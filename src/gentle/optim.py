@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -163,19 +162,23 @@ class Adam:
     def step(self, rate: float) -> None:
         """Take a step with the gradients that the parameters have now."""
         self.n_steps += 1
-        with_gradient = [number for number, one in enumerate(self.parameters) if one.grad is not None]
-        parameters, mean, square = (
-            [group[number] for number in with_gradient]
-            for group in (self.parameters, self.mean, self.square)
-        )
-        # One pass over memory for all that a step does; `torch.optim.Adam(fused=True)` calls it too.
-        torch._fused_adam_(
+        moving = [
+            (one, one.grad, mean, square)
+            for one, mean, square in zip(self.parameters, self.mean, self.square)
+            if one.grad is not None
+        ]
+        if not moving:
+            return
+        parameters, gradients, means, squares = (list(group) for group in zip(*moving))
+        step = torch.tensor(float(self.n_steps), device=parameters[0].device)
+        # One pass over the memory; `torch.optim.Adam(fused=True)` calls the same.
+        torch._fused_adam_(  # type: ignore[attr-defined]
             parameters,
-            [one.grad for one in parameters],
-            mean,
-            square,
+            gradients,
+            means,
+            squares,
             [],
-            [torch.tensor(float(self.n_steps), device=one.device) for one in parameters],
+            [step] * len(parameters),
             lr=rate,
             beta1=_KEEP[0],
             beta2=_KEEP[1],

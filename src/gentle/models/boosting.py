@@ -78,9 +78,7 @@ class Boosting:
         models = by_threads(grown, n_parts, 1)
         n_trees = [max(1, int(np.argmax(model.validation_score_))) for model in models]
         nodes = [
-            tree.nodes
-            for model, n in zip(models, n_trees)
-            for (tree,) in model._predictors[:n]
+            tree.nodes for model, n in zip(models, n_trees) for (tree,) in model._predictors[:n]
         ]
         return cls(
             Trees.joined(

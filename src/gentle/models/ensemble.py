@@ -7,7 +7,6 @@ minimise the CRPS of responses that its parts have not seen.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,18 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gentle.distribution import QuantileTable
+from gentle.models.averaging import averaged, widened
 from gentle.models.boosting import Boosting
 from gentle.models.checks import are_widths
-from gentle.models.evaluation import (
-    BLOCK,
-    INNER,
-    LEVELS,
-    MEDIAN,
-    Kind,
-    evaluated,
-    mixed,
-    quadrature,
-)
+from gentle.models.evaluation import INNER, LEVELS, Kind, evaluated, mixed
 from gentle.models.forest import LeafShares
 from gentle.models.inputs import Inputs
 from gentle.models.neural import loaded
@@ -36,14 +27,8 @@ from gentle.nets import MonotoneNet
 from gentle.polyline import Polyline
 from gentle.responses import ResponseEncoder, translation
 from gentle.rowwise import rising
-from gentle.workers import by_threads
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-_TOLERANCE = 0.5  # standard errors
-_SPREADS = (1.0, 1.05, 1.1, 1.15, 1.2, 1.3)
-_WORTH = 0.9998  # factor of the CRPS that more widening must reach
 
 
 _SIGHTS = {
@@ -252,74 +237,3 @@ class Ensemble:
         ]
         trees = LeafShares.restored(forest, n_columns + n_boosted) if forest else None
         return cls(net, kinds, inputs, coordinates, trees, weights, widening, distance, boosting)
-
-
-def best_average(
-    parts: Sequence[Floats | None], coordinate: ResponseEncoder, y: Floats, weight: Floats
-) -> tuple[Floats, float, float]:
-    """Weights and widening of small CRPS on unseen responses, from a grid.
-
-    Of the weights whose CRPS is within half a standard error (of the difference) of the smallest,
-    the most even ones are taken: what cannot be told apart is averaged.
-
-    Args:
-        parts: z of each part at the levels, ``(n, L)``; None for a part that is not there.
-        coordinate: To which z belong.
-        y: Responses, ``(n,)``.
-        weight: Their weights, ``(n,)``.
-
-    Returns:
-        Weights that sum to 1, one per part, the factor, and the CRPS that they reach.
-    """
-    there = [i for i, part in enumerate(parts) if part is not None]
-    step = 8 if len(there) < 3 else 6
-    splits = [s for s in itertools.product(range(step + 1), repeat=len(there)) if sum(s) == step]
-    choices = np.zeros((len(splits), len(parts)))
-    choices[:, there] = np.array(splits) / step
-    share, of_levels = weight / weight.sum(), quadrature(INNER)
-
-    def crps(z: Floats, y: Floats) -> Floats:
-        gap = y[:, None] - coordinate.decode(z)
-        return 2 * np.maximum(INNER * gap, (INNER - 1) * gap) @ of_levels
-
-    def of_choices(rows: slice) -> list[Floats]:
-        some = [None if part is None else part[rows] for part in parts]
-        return [crps(averaged(some, weights), y[rows]) for weights in choices]
-
-    each = np.hstack(by_threads(of_choices, len(y), BLOCK))  # (C, n)
-    excess = each - each[np.argmin(each @ share)]
-    mean = excess @ share
-    error = np.sqrt((excess - mean[:, None]) ** 2 @ share**2)
-    unevenness = np.where(mean <= _TOLERANCE * error, (choices**2).sum(axis=1), np.inf)
-    weights = choices[np.lexsort([mean, unevenness])[0]]
-    z = averaged(parts, weights)
-    scores = [float(crps(widened(z, factor), y) @ share) for factor in _SPREADS]
-    score, widening = next(
-        (score, factor) for score, factor in zip(scores, _SPREADS) if _WORTH * score <= min(scores)
-    )
-    return weights, widening, score
-
-
-def dealt_out(weights: Floats, n_places: int) -> Ints:
-    """Places in proportion to weights that sum to 1; the last ones go to the largest remainders.
-
-    >>> dealt_out(np.array([1 / 6, 5 / 6, 0]), 3)
-    array([0, 3, 0])
-    """
-    quota = np.round(weights * n_places, 9)
-    places = np.floor(quota).astype(np.int64)
-    places[np.lexsort([-weights, places - quota])[: n_places - places.sum()]] += 1
-    return places
-
-
-def averaged(parts: Sequence[Floats | None], weights: Floats) -> Floats:
-    """The weighted mean of quantile functions."""
-    return sum(weight * part for weight, part in zip(weights, parts) if weight > 0)  # type: ignore
-
-
-def widened(z: Floats, factor: float) -> Floats:
-    """Quantile functions whose distances from the median are multiplied."""
-    if factor == 1:
-        return z
-    middle = z[..., MEDIAN : MEDIAN + 1]
-    return middle + factor * (z - middle)

@@ -11,8 +11,9 @@ import numpy as np
 import torch
 
 from gentle.data import Grouped, Rows
+from gentle.models.averaging import best_average, on_unseen
 from gentle.models.boosting import Boosting
-from gentle.models.ensemble import Ensemble, best_average
+from gentle.models.ensemble import Ensemble
 from gentle.models.evaluation import Kind
 from gentle.models.forest import LeafShares
 from gentle.models.inputs import Inputs, View
@@ -67,7 +68,7 @@ def learn(
         boosting, inputs = None, school.forget_boosted()
         rows = replace(rows, x=rows.x[:, :n_columns])
     forests = _grown(model, rows, coordinates[0], school.folds, rng)
-    parts = school.on_unseen(forests)
+    parts = on_unseen(*school.parts, forests)
     weights, widening, crps = best_average(*parts)
     forest = LeafShares.joined(forests) if forests and weights[-1] > 0 else None
     useful = np.flatnonzero(weights[:-1]) if weights[-1] < 1 else np.array([0])

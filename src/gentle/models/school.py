@@ -6,7 +6,6 @@ import copy
 import itertools
 import math
 from dataclasses import replace
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,9 +18,8 @@ from gentle import teams
 from gentle.data import Grouped
 from gentle.graph import partners
 from gentle.learners import Learner
-from gentle.models.ensemble import best_average, dealt_out
-from gentle.models.evaluation import INNER, Kind, evaluated, quadrature, visible
-from gentle.models.forest import LeafShares
+from gentle.models.averaging import best_average, dealt_out, on_unseen
+from gentle.models.evaluation import Kind, quadrature, visible
 from gentle.models.inputs import Inputs
 from gentle.models.lessons import Fold, Lessons, with_unseen
 from gentle.models.neural import chosen_device
@@ -29,7 +27,7 @@ from gentle.models.objective import Pinball, between, pinball
 from gentle.models.rates import Cycles
 from gentle.nets import MonotoneNet
 from gentle.optim import Adam
-from gentle.responses import ResponseEncoder, translated
+from gentle.responses import ResponseEncoder
 from gentle.training import train as run_epochs
 
 Floats = NDArray[np.float64]
@@ -324,7 +322,7 @@ class School(Learner):
         """
         now = {name: weight.clone() for name, weight in self.net.state_dict().items()}
         self.net.load_state_dict(self.best)
-        weights = best_average(*self.on_unseen([]))[0][:-1]
+        weights = best_average(*on_unseen(*self.parts, []))[0][:-1]
         self.net.load_state_dict(now)
         if not self.is_large:
             useful = np.flatnonzero(weights)
@@ -373,6 +371,11 @@ class School(Learner):
         self.optimizer = Adam(self.net.parameters())
 
     @property
+    def parts(self) -> tuple[MonotoneNet, list[Kind], Inputs, list[ResponseEncoder], list[Fold]]:
+        """Networks, their kinds, inputs, coordinates and folds, as `on_unseen` takes them."""
+        return self.net, self.kinds, self.inputs, self.coordinates, self.folds
+
+    @property
     def sees_boosted(self) -> bool:
         """Whether networks of some kind see what boosted trees expect."""
         return any("boosted" in kind.views for kind in self.kinds)
@@ -384,33 +387,6 @@ class School(Learner):
         d = len(self.inputs.knots)
         self.folds = with_unseen(self.folds, lambda rows: replace(rows, x=rows.x[:, :d]))
         return self.inputs
-
-    def on_unseen(
-        self, forests: list[LeafShares]
-    ) -> tuple[list[Floats | None], ResponseEncoder, Floats, Floats]:
-        """What `best_average` needs: the parts' z at unseen rows, their responses and weights.
-
-        Where all folds have the same unseen rows, it is the mean of their answers that counts.
-        """
-        answers = zip(*(self.parts(fold, forests) for fold in range(len(self.folds))))
-        unseen = [fold.unseen for fold in self.folds]
-        shared = all(rows is unseen[0] for rows in unseen)
-        unseen = unseen[:1] if shared else unseen
-        gather = partial(np.mean, axis=0) if shared else np.concatenate
-        parts = [None if part[0] is None else gather(part) for part in answers]
-        y, weight = (np.concatenate([getattr(rows, a) for rows in unseen]) for a in ("y", "weight"))
-        return parts, self.coordinates[0], y, weight
-
-    def parts(self, fold: int, forests: list[LeafShares]) -> list[Floats | None]:
-        """Each kind's z at a fold's unseen covariates, and the trees', ``(n, L)`` each."""
-        x, n_kinds, first = self.folds[fold].unseen.x, len(self.kinds), self.coordinates[0]
-        own = self.net.taken(range(fold * n_kinds, (fold + 1) * n_kinds))
-        values = evaluated(own, self.kinds, self.inputs, x)
-        parts: list[Floats | None] = [
-            translated(z, self.coordinates[kind.coordinate], first) if kind.coordinate else z
-            for z, kind in zip(values, self.kinds)
-        ]
-        return [*parts, forests[fold].quantiles(x, INNER) if forests else None]
 
     def _tensor(self, array: Floats) -> Tensor:
         return torch.as_tensor(array, dtype=torch.float32, device=self.device)
