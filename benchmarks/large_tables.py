@@ -26,7 +26,7 @@ from study import patched, run_missing
 
 from gentle import GENTLE, datasets
 from gentle.datasets import PROBLEMS
-from gentle.models import ensemble, learning, school
+from gentle.models import averaging, learning, school
 
 FOLDER = Path(__file__).with_suffix("")
 DATA = ["ecm", "varying-spread", "two-branches"]
@@ -36,7 +36,7 @@ LEVELS = (np.arange(1000) + 0.5) / 1000
 EACH_BY_ITSELF = {(school.School, "_of_kinds"): lambda self, scores: scores}
 BEST_MOMENT = {(school, "_TOLERANCE"): -1e9}
 SAME_START = {(school, "_CALM"): 1.0}
-ANY_WIDENING = {(ensemble, "_WORTH"): 1.0}
+ANY_WIDENING = {(averaging, "_WORTH"): 1.0}
 FOUR_PARTS = {(learning, "_n_folds"): lambda n: 4}
 SMALL = {"hidden_widths": (128, 128)}
 VARIANTS: dict[str, tuple[dict[str, Any], dict]] = {

@@ -6,6 +6,7 @@ import copy
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
@@ -269,6 +270,33 @@ class MonotoneNet(nn.Module):
         found = functional.softplus(last)
         found[..., 0] = last[..., 0]
         return found
+
+
+class FirstLayer(torch.autograd.Function):
+    """The first layer of members of several kinds, each of which sees a part of the inputs.
+
+    Member m is of kind m modulo the number of kinds. What automatic differentiation would do comes
+    to the same, but it adds up one gradient as large as all weights for each kind.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, bias: Tensor, views: list[slice], *x: Tensor) -> Tensor:
+        """Weights ``(K, D, H)``, biases ``(K, 1, H)``, inputs by kinds to ``(K, B, H)``."""
+        ctx.views, ctx.shape = views, weight.shape
+        ctx.save_for_backward(*x)
+        out, n = weight.new_empty(len(weight), x[0].shape[1], weight.shape[2]), len(views)
+        for kind, (view, seen) in enumerate(zip(views, x)):
+            out[kind::n] = torch.baddbmm(bias[kind::n], seen, weight[kind::n, view])
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        """Of weights and biases; inputs have no gradient."""
+        (grad,), n = grads, len(ctx.views)
+        of_weight = grad.new_zeros(ctx.shape)
+        for kind, (view, seen) in enumerate(zip(ctx.views, ctx.saved_tensors)):
+            of_weight[kind::n, view] = seen.transpose(1, 2) @ grad[kind::n]
+        return of_weight, grad.sum(1, keepdim=True), None, *(None for _ in ctx.saved_tensors)
 
 
 class MonotoneMap(MonotoneNet):

@@ -27,6 +27,7 @@ Piece = tuple[Ints, Rows]  # cells that rows belong to at random, and the rows
 _ROWS_AT_ONCE = 2**16
 _REGION = 2**26  # bytes, which are shuffled in memory
 _BLOCK = 256  # rows that are read together
+_MIN_STEPS = 20  # of an epoch, which goes through small tables more than once
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class Resident:
     def order(  # noqa: D102
         self, folds: list[Fold], n_kinds: int, batch_size: int, rng: np.random.Generator
     ) -> tuple[Tensor, int]:
-        longest = self.n_rows(folds)
+        longest = max(self.n_rows(folds), _MIN_STEPS * batch_size)
         orders = np.empty((len(folds) * n_kinds, longest), np.int32)
         for member in range(len(orders)):
             orders[member] = np.resize(rng.permutation(folds[member // n_kinds].seen), longest)

@@ -25,7 +25,7 @@ from gentle.models.lessons import Fold, Lessons, with_unseen
 from gentle.models.neural import chosen_device
 from gentle.models.objective import Pinball, between, pinball
 from gentle.models.rates import Cycles
-from gentle.nets import MonotoneNet
+from gentle.nets import FirstLayer, MonotoneNet
 from gentle.optim import Adam
 from gentle.responses import ResponseEncoder
 from gentle.training import train as run_epochs
@@ -41,7 +41,7 @@ _CALM = 0.6  # factor of the first weights of networks that see values, on large
 _HOPELESS = 1.3  # times the best score, although the loss of what is taught has fallen
 _PROGRESS = 0.9998  # factor of the score that a cycle must reach to be worth another one
 _TOLERANCE = 0.5  # standard errors
-_STRETCH = 3  # times as long go the cycles of one kind that is left alone
+_STRETCH = 1.5  # times as long go the cycles of one kind that is left alone
 _TRIAL_CYCLES = 3  # after which kinds of network that nobody needs give up their places
 
 
@@ -201,12 +201,11 @@ class School(Learner):
 
         The first layer is one product for each kind of network, with the inputs that it sees.
         """
-        weight, bias, n_kinds, parts = self.net.weights[0], self.net.biases[0], len(self.kinds), []
-        for number, kind in enumerate(self.kinds):
-            view = _view(kind, self.inputs)
-            x = self.lessons.inputs(rows, number, n_kinds, view)  # (n_folds, B, d)
-            parts.append(torch.baddbmm(bias[number::n_kinds], x, weight[number::n_kinds, view]))
-        return self.net.after_first(torch.stack(parts, 1).flatten(0, 1))
+        views, n_kinds = [_view(kind, self.inputs) for kind in self.kinds], len(self.kinds)
+        x = [self.lessons.inputs(rows, i, n_kinds, view) for i, view in enumerate(views)]
+        return self.net.after_first(
+            FirstLayer.apply(self.net.weights[0], self.net.biases[0], views, *x)
+        )
 
     def interval(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """First and last z of the responses of a batch, ``(K, B)`` each."""
