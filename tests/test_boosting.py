@@ -39,6 +39,7 @@ def test_what_to_expect_is_what_scikit_learn_expects():
             learning_rate=boosting._RATE,
             max_iter=int(n_trees),
             max_leaf_nodes=boosting._MAX_LEAVES,
+            max_bins=boosting._sizes(len(z))[2],
             min_samples_leaf=boosting._MIN_LEAF,
             max_features=boosting._MAX_FEATURES,
             l2_regularization=boosting._SHRINKAGE,
@@ -123,8 +124,8 @@ def rough():
     """A law of many steps and interactions, which trees find and smooth networks do not."""
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(1500, 8))
-    cell = (np.floor(4 * X[:, :3]) @ [16, 4, 1]).astype(int)
-    centre = rng.normal(0, 3, 64)[cell]
+    cell = (np.floor(6 * X[:, :2]) @ [6, 1]).astype(int)
+    centre = rng.normal(0, 3, 36)[cell]
     return X, centre + 0.3 * rng.normal(size=1500)
 
 

@@ -15,8 +15,8 @@ from gentle.workers import by_threads
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_RATE = 0.1
-_MAX_TREES = 400  # of a part
+_RATE = 0.12
+_SMALL = 5000  # rows
 _PATIENCE = 10  # trees without improvement
 _MAX_LEAVES = 16
 _MIN_LEAF = 10
@@ -51,31 +51,35 @@ class Boosting:
         from sklearn.ensemble import HistGradientBoostingRegressor
         from threadpoolctl import threadpool_limits
 
-        n_parts = _n_parts(len(z))
+        n_parts, max_trees, max_bins = _sizes(len(z))
+        at_once = n_parts if len(z) <= _SMALL else 1  # threads are in each other's way there
         if len(z) > _MAX_ROWS:
             some = np.random.default_rng(seed).choice(len(z), _MAX_ROWS, replace=False)
             x, z, weight = x[some], z[some], weight[some]
         part = _part(x, n_parts)
 
-        def grown(numbers: slice) -> Any:
-            seen, unseen = part != numbers.start, part == numbers.start
-            unseen_rows = {"X_val": x[unseen], "y_val": z[unseen]}
-            unseen_rows["sample_weight_val"] = weight[unseen]
+        def grown(numbers: slice) -> list[Any]:
             # One thread each: sums of several threads may come in any order.
             with threadpool_limits(1, user_api="openmp"):
-                return HistGradientBoostingRegressor(
-                    learning_rate=_RATE,
-                    max_iter=_MAX_TREES,
-                    max_leaf_nodes=_MAX_LEAVES,
-                    min_samples_leaf=_MIN_LEAF,
-                    max_features=_MAX_FEATURES,
-                    l2_regularization=_SHRINKAGE,
-                    early_stopping=True,  # type: ignore[arg-type]
-                    n_iter_no_change=_PATIENCE,
-                    random_state=seed,
-                ).fit(x[seen], z[seen], weight[seen], **unseen_rows)
+                return [one(number) for number in range(numbers.start, numbers.stop)]
 
-        models = by_threads(grown, n_parts, 1)
+        def one(number: int) -> Any:
+            seen, unseen = part != number, part == number
+            held_out = {"X_val": x[unseen], "y_val": z[unseen]}
+            return HistGradientBoostingRegressor(
+                learning_rate=_RATE,
+                max_iter=max_trees,
+                max_leaf_nodes=_MAX_LEAVES,
+                max_bins=max_bins,
+                min_samples_leaf=_MIN_LEAF,
+                max_features=_MAX_FEATURES,
+                l2_regularization=_SHRINKAGE,
+                early_stopping=True,  # type: ignore[arg-type]
+                n_iter_no_change=_PATIENCE,
+                random_state=seed,
+            ).fit(x[seen], z[seen], weight[seen], sample_weight_val=weight[unseen], **held_out)
+
+        models = [model for some in by_threads(grown, n_parts, at_once) for model in some]
         n_trees = [max(1, int(np.argmax(model.validation_score_))) for model in models]
         nodes = [
             tree.nodes for model, n in zip(models, n_trees) for (tree,) in model._predictors[:n]
@@ -141,8 +145,11 @@ class Boosting:
         return cls(trees, values, start, baseline)
 
 
-def _n_parts(n_rows: int) -> int:
-    return 5 if n_rows <= 5000 else 3 if n_rows <= 20_000 else 2
+def _sizes(n_rows: int) -> tuple[int, int, int]:
+    """Parts, the largest number of a part's trees, and bins into which columns are cut."""
+    if n_rows <= _SMALL:
+        return 5, 250, 64
+    return 3 if n_rows <= 20_000 else 2, 400, 255
 
 
 def _part(x: Floats, n_parts: int) -> Ints:
