@@ -123,7 +123,7 @@ def test_networks_that_joined_later_come_back(steps, tmp_path, monkeypatch):
         kinds.append(self.kinds)
 
     monkeypatch.setattr(School, "_drop_useless_kinds", noted)
-    make, rows = lambda: GENTLE(n_steps=120, n_trees=0, **SMALL), data(300)
+    make, rows = lambda: GENTLE(n_steps=400, n_trees=0, **SMALL), data(300)
     expected = contents(make().fit(*rows))
     n_steps, n_dealt = steps.n, len(kinds)
     assert any(len(set(now)) < len(now) for now in kinds), kinds

@@ -111,11 +111,11 @@ def test_bounds_and_tails_are_kept():
     draws = observed.sample(np.vstack([X, far]), u=LEVELS)
     assert draws.min() >= low
     assert draws.max() <= high
-    beyond = GENTLE(**SMALL).fit(X, y).sample(np.vstack([X, far]), u=LEVELS)
+    beyond = GENTLE(**FAIR).fit(X, y).sample(np.vstack([X, far]), u=LEVELS)
     assert beyond.min() < low
     assert beyond.max() > high
     bounds = (low - 0.1, high + 0.1)
-    bounded = GENTLE(**SMALL, bounds=bounds).fit(X, y).sample(np.vstack([X, far]), u=LEVELS)
+    bounded = GENTLE(**FAIR, bounds=bounds).fit(X, y).sample(np.vstack([X, far]), u=LEVELS)
     assert bounds[0] <= bounded.min() < low
     assert high < bounded.max() <= bounds[1]
     positive = GENTLE(**SMALL).fit(X, np.exp(y)).sample(far, u=LEVELS)
@@ -267,7 +267,7 @@ def test_the_spread_is_larger_far_from_the_data():
 
 
 def test_networks_that_see_the_response_as_it_is_are_averaged_in_its_units():
-    X, y = line(300)
+    X, y = line(500)
     model = GENTLE(**FAIR, tails="extrapolate").fit(X, y)
     whole, x = model.ensemble_, model._encoded_covariates(X[:40])
     linear = [float(kind.coordinate == 1) for kind in whole.kinds]

@@ -23,6 +23,7 @@ Ints = NDArray[np.int64]
 _TOLERANCE = 0.5  # standard errors
 _SPREADS = (1.0, 1.05, 1.1, 1.15, 1.2, 1.3)
 _WORTH = 0.9998  # factor of the CRPS that more widening must reach
+_WORTH_BOOSTING = 0.998  # the same for boosted trees, which take time
 
 
 def on_unseen(
@@ -62,6 +63,25 @@ def on_unseen(
     parts = [None if part[0] is None else gather(part) for part in found]
     y, weight = (np.concatenate([getattr(rows, a) for rows in unseen]) for a in ("y", "weight"))
     return parts, coordinates[0], y, weight
+
+
+def useful_weights(
+    net: MonotoneNet,
+    kinds: list[Kind],
+    inputs: Inputs,
+    coordinates: list[ResponseEncoder],
+    folds: list[Fold],
+) -> Floats:
+    """Weights of the kinds in an average of networks alone; boosted trees must be worth it."""
+    parts, *rest = on_unseen(net, kinds, inputs, coordinates, folds, [])
+    weights, _, score = best_average(parts, *rest)
+    boosted = ["boosted" in kind.views for kind in kinds]
+    if any(boosted) and not all(boosted):
+        others = [None if b else part for b, part in zip([*boosted, False], parts)]
+        without, _, score_without = best_average(others, *rest)
+        if score > _WORTH_BOOSTING * score_without:
+            weights = without
+    return weights[:-1]
 
 
 def best_average(

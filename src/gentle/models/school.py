@@ -18,7 +18,7 @@ from gentle import teams
 from gentle.data import Grouped
 from gentle.graph import partners
 from gentle.learners import Learner
-from gentle.models.averaging import best_average, dealt_out, on_unseen
+from gentle.models.averaging import dealt_out, useful_weights
 from gentle.models.evaluation import Kind, quadrature, visible
 from gentle.models.inputs import Inputs
 from gentle.models.lessons import Fold, Lessons, with_unseen
@@ -321,7 +321,7 @@ class School(Learner):
         """
         now = {name: weight.clone() for name, weight in self.net.state_dict().items()}
         self.net.load_state_dict(self.best)
-        weights = best_average(*on_unseen(*self.parts, []))[0][:-1]
+        weights = useful_weights(*self.parts)
         self.net.load_state_dict(now)
         if not self.is_large:
             useful = np.flatnonzero(weights)
