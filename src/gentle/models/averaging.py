@@ -73,12 +73,12 @@ def useful_weights(
     folds: list[Fold],
 ) -> Floats:
     """Weights of the kinds in an average of networks alone; boosted trees must be worth it."""
-    parts, *rest = on_unseen(net, kinds, inputs, coordinates, folds, [])
-    weights, _, score = best_average(parts, *rest)
+    parts, first, y, weight = on_unseen(net, kinds, inputs, coordinates, folds, [])
+    weights, _, score = best_average(parts, first, y, weight)
     boosted = ["boosted" in kind.views for kind in kinds]
     if any(boosted) and not all(boosted):
         others = [None if b else part for b, part in zip([*boosted, False], parts)]
-        without, _, score_without = best_average(others, *rest)
+        without, _, score_without = best_average(others, first, y, weight)
         if score > _WORTH_BOOSTING * score_without:
             weights = without
     return weights[:-1]
