@@ -71,7 +71,7 @@ PAPER = {"map": "mlp", "fit_loss": "cdf", "regulariser": "entropic", "n_epochs":
 VARIANTS: dict[str, tuple[dict[str, Any], Callable[[], Patches]]] = {
     "GENTLE()": ({}, dict),
     "no trees": ({"n_trees": 0}, dict),
-    "no boosted trees": ({}, lambda: {(learning, "_MIN_BOOSTED"): np.inf}),
+    "no boosted trees": ({"boosting": False}, dict),
     "boosted trees for both kinds that see ranks": (
         {},
         lambda: _kinds(

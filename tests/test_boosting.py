@@ -8,8 +8,9 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 
 import gentle
 from gentle.data import row_hashes
-from gentle.models import boosting
+from gentle.models import averaging, boosting
 from gentle.models.boosting import Boosting
+from gentle.models.evaluation import Kind
 from gentle.models.inputs import Inputs
 
 
@@ -135,12 +136,12 @@ def fitted(rough):
     return gentle.GENTLE(n_steps=600, random_state=0, verbose=0).fit(X[:1000], y[:1000])
 
 
-def test_a_rough_law_is_learned_with_boosted_trees_and_better_for_it(rough, fitted, monkeypatch):
+def test_a_rough_law_is_learned_with_boosted_trees_and_better_for_it(rough, fitted):
     X, y = rough
     assert fitted.ensemble_.boosting is not None
     assert "boosted trees" in fitted.summary()
-    monkeypatch.setattr("gentle.models.learning._MIN_BOOSTED", np.inf)
-    without = gentle.GENTLE(n_steps=600, random_state=0, verbose=0).fit(X[:1000], y[:1000])
+    settings = {"boosting": False, "n_steps": 600, "random_state": 0, "verbose": 0}
+    without = gentle.GENTLE(**settings).fit(X[:1000], y[:1000])
     assert without.ensemble_.boosting is None
     crps = [model.predict_dist(X[1000:]).crps(y[1000:]).mean() for model in (fitted, without)]
     assert crps[0] < 0.95 * crps[1]
@@ -167,6 +168,25 @@ def test_trees_that_nobody_needs_are_not_kept():
     views = {view for kind in model.ensemble_.kinds for view in kind.views}
     assert (model.ensemble_.boosting is not None) == ("boosted" in views)
     assert model.ensemble_.inputs.n_boosted == int("boosted" in views)
+
+
+@pytest.mark.parametrize(("gain", "stays"), [(0.5, True), (0.999, False)])
+def test_boosted_trees_stay_if_they_are_worth_it(gain, stays, monkeypatch):
+    kinds = [Kind(0, ("boosted", "scores")), Kind(0, ("straight",))]
+
+    def scores(parts, *rest):
+        there = np.array([part is not None for part in parts], float)
+        return there / there.sum(), 1.0, gain if parts[0] is not None else 1.0
+
+    monkeypatch.setattr(averaging, "best_average", scores)
+    monkeypatch.setattr(averaging, "on_unseen", lambda *_: ([1, 2, None], None, None, None))
+    weights = averaging.useful_weights(None, kinds, None, None, None)
+    assert weights.tolist() == ([0.5, 0.5] if stays else [0.0, 1.0])
+
+
+def test_whether_to_boost_is_a_yes_or_no():
+    with pytest.raises(ValueError, match="boosting must be True or False"):
+        gentle.GENTLE(boosting="auto").fit(np.eye(5), np.arange(5.0))
 
 
 def test_small_tables_have_no_boosted_trees():

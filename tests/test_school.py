@@ -47,6 +47,48 @@ def test_cycles_use_up_the_budget_but_one_epoch_at_least(n_steps):
     assert abs(last - max(1, n_steps / 10)) <= max(1, 0.01 * last)
 
 
+def test_what_is_left_of_the_cycles_can_be_made_longer():
+    cycles = Cycles(steps_per_epoch=5, n_steps=315)
+    before = [cycles.factor(step) for step in range(35)]
+    cycles.stretch(7, 1.5)
+    assert cycles.ends.tolist() == [1, 3, 7, 19, 43, 91]
+    assert [cycles.factor(step) for step in range(35)] == before
+    assert cycles.factor(35) == 1
+    assert cycles.factor(5 * 19 - 1) < 0.02
+    assert [cycles.length(step) for step in (34, 35, 5 * 91 - 1)] == [20, 60, 240]
+
+
+class Scripted:
+    """A school whose scores and losses are given, epoch by epoch."""
+
+    def __init__(self, made: School) -> None:
+        self.made, self.total = made, made.unseen_weight.sum(1)
+
+    def is_overfit_after(self, scores, losses):
+        made = self.made
+        made.best_score, made.loss_at_best = np.full(len(made.members), np.inf), np.inf
+        for score, loss in zip(scores, losses):
+            made.losses = lambda *_, score=score: torch.as_tensor(score, dtype=torch.float64)
+            made.loss = loss
+            made.validate()
+        return made.is_overfit
+
+
+def test_only_networks_that_all_get_worse_while_they_learn_are_overfit(monkeypatch):
+    kept = []
+    train = School.train
+    monkeypatch.setattr(School, "train", lambda self: kept.append(self) or train(self))
+    GENTLE(**QUICK).fit(*rows())
+    n = len(kept[0].members)
+    script = Scripted(kept[0])
+    good, bad = np.full(n, 1.0), np.full(n, 1.5)
+    one_is_fine = np.append(bad[1:], 1.0)
+    assert script.is_overfit_after([good, bad], [0.9, 0.5])
+    assert not script.is_overfit_after([good, bad], [0.9, 1.4])  # the rate has started anew
+    assert not script.is_overfit_after([good, one_is_fine], [0.9, 0.5])
+    assert not script.is_overfit_after([good, 1.2 * good], [0.9, 0.5])
+
+
 def test_rows_losses_add_up_to_the_members():
     source = torch.Generator().manual_seed(0)
     v, z, s = (torch.randn(*n, generator=source) for n in ((2, 5, 9), (2, 5), (2, 5)))

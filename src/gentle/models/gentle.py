@@ -34,10 +34,12 @@ class GENTLE(NeuralGenerator):
 
     As it comes, T is an average of quantile functions, the Wasserstein barycentre on the line: of
     small networks that are monotone in u by construction, several kinds of them on several parts
-    of the data, fitted by CRPS, and of regression trees. Training stops, and the weights of the
-    average are chosen, by the CRPS of covariates that a part has not seen. It works in coordinates
-    of the response in which atoms (zeros, top-codes, heaped values) have width, so that they come
-    back exactly and with their probabilities; see `gentle.responses.ResponseEncoder`.
+    of the data, fitted by CRPS, and of regression trees. Where boosted trees help, networks of one
+    kind and the regression trees see what those expect as a further column. Training stops, and
+    the weights of the average are chosen, by the CRPS of covariates that a part has not seen. It
+    works in coordinates of the response in which atoms (zeros, top-codes, heaped values) have
+    width, so that they come back exactly and with their probabilities; see
+    `gentle.responses.ResponseEncoder`.
 
     `from_paper` is the model of the paper: one network without constraints that minimises Fit(θ) +
     λ max_φ R(θ, φ). Fit (Eq. 8) compares U with the kernel cdf of a covariate's responses at
@@ -65,7 +67,10 @@ class GENTLE(NeuralGenerator):
         hidden_widths: Units of the hidden layers. None is (128, 128), with more than 5,000 rows
             (96, 144, 144), or the paper's.
         n_trees: Regression trees beside the networks; 0 for none.
-        n_steps: Largest number of training steps (more where one epoch needs more).
+        boosting: Let some networks, and the trees, see what boosted trees expect, if unseen rows
+            are predicted better for it; not below 200 covariates.
+        n_steps: Training steps, at most (more where one epoch needs more, and half as many again
+            for networks of a kind that is left alone).
         batch_size: Rows per step, in the paper's game covariates. None grows with the table from
             32 to 1,024; it is 250 in the paper's game.
         lr_generator: α, learning rate of T. None is 0.003, or 0.001 in the paper's game.
@@ -139,6 +144,7 @@ class GENTLE(NeuralGenerator):
         atoms: bool = True,
         hidden_widths: Sequence[int] | None = None,
         n_trees: int = 100,
+        boosting: bool = True,
         n_steps: int = 3000,
         batch_size: int | None = None,
         lr_generator: float | None = None,
@@ -171,6 +177,7 @@ class GENTLE(NeuralGenerator):
         self.atoms = atoms
         self.hidden_widths = hidden_widths
         self.n_trees = n_trees
+        self.boosting = boosting
         self.n_steps = n_steps
         self.batch_size = batch_size
         self.lr_generator = lr_generator

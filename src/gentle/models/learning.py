@@ -50,7 +50,7 @@ def learn(
     rows = Rows.of(train)
     coordinates = _coordinates(model, train, rows)
     folds = _folds(train, validation, rng)
-    boosting = _boosted(rows, coordinates, len(train), rng)
+    boosting = _boosted(model, rows, coordinates, len(train), rng)
     n_columns = rows.x.shape[1]
     if boosting is not None:
         honest = partial(boosting.extended, honest=True)
@@ -118,10 +118,14 @@ def _coordinates(model: Any, train: Grouped, rows: Rows) -> list[ResponseEncoder
 
 
 def _boosted(
-    rows: Rows, coordinates: list[ResponseEncoder], n_covariates: int, rng: np.random.Generator
+    model: Any,
+    rows: Rows,
+    coordinates: list[ResponseEncoder],
+    n_covariates: int,
+    rng: np.random.Generator,
 ) -> Boosting | None:
     """What to expect of each row."""
-    if n_covariates < _MIN_BOOSTED:
+    if not model.boosting or n_covariates < _MIN_BOOSTED:
         return None
     low, high = coordinates[-1].interval(rows.y)
     seed = int(rng.integers(2**31))

@@ -6,6 +6,8 @@ import math
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from gentle.models import checks
 from gentle.models.checks import are_widths, fit_into_memory, is_count
 from gentle.models.neural import is_device
@@ -76,6 +78,7 @@ def check(model: Any) -> None:
     require("follow_generator follow_potential", lambda v: 0 <= v <= 1, "between 0 and 1")
     require("n_draws n_epochs patience n_steps", is_count, "an integer of at least 1")
     require("n_trees", lambda v: is_count(v, 0), "an integer of at least 0")
+    require("boosting", lambda v: isinstance(v, bool | np.bool_), "True or False")
     require("batch_size", lambda v: v is None or is_count(v), "an integer, or None")
     require("validation_fraction", lambda v: 0 < v < 1, "between 0 and 1")
     require(
