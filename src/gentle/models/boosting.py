@@ -101,24 +101,25 @@ class Boosting:
 
     def extended(self, x: Floats, *, honest: bool = False) -> Floats:
         """Covariates ``(n, d)`` with what to expect as a further column, ``(n, d + 1)``."""
-        out = np.empty((len(x), x.shape[1] + 1))
-        out[:, :-1] = x
-        for first in range(0, len(x), _ROWS_AT_ONCE):
-            rows = slice(first, first + _ROWS_AT_ONCE)
-            parts = self._parts(x[rows])
-            if honest:
-                out[rows, -1] = parts[np.arange(len(parts)), _part(x[rows], len(self.baseline))]
-            else:
-                out[rows, -1] = parts.mean(axis=1)
+        column = self._honest if honest else self._mean
+        found = by_threads(lambda rows: column(x[rows]), len(x), _ROWS_AT_ONCE)
+        return np.column_stack([x, np.concatenate([*found, []])])
+
+    def _mean(self, x: Floats) -> Floats:
+        n_parts = len(self.baseline)
+        return sum(self._of_part(number, x) for number in range(n_parts)) / n_parts  # type: ignore
+
+    def _honest(self, x: Floats) -> Floats:
+        part, out = _part(x, len(self.baseline)), np.empty(len(x))
+        for number in np.unique(part):
+            own = part == number
+            out[own] = self._of_part(number, x[own])
         return out
 
-    def _parts(self, x: Floats) -> Floats:
-        """What the trees of each part expect, ``(n, n_parts)``."""
-        out = np.empty((len(x), len(self.baseline)))
-        for number, baseline in enumerate(self.baseline):
-            leaves = self.trees.apply(x, slice(*self.start[number : number + 2]))
-            out[:, number] = baseline + self.values[leaves].sum(axis=1)
-        return out
+    def _of_part(self, number: int, x: Floats) -> Floats:
+        """What the trees of a part expect, ``(n,)``."""
+        leaves = self.trees.apply(x, slice(*self.start[number : number + 2]))
+        return self.baseline[number] + self.values[leaves].sum(axis=1)
 
     def arrays(self) -> dict[str, Any]:
         """What `restored` needs."""
