@@ -204,13 +204,15 @@ def report() -> str:
     for variant in VARIANTS:
         own = scores.get(variant, {})
         common = [key for key in own if key in base]
+        if not common:
+            continue
         ratios: dict[str, list[float]] = {}
         for key in common:
             ratios.setdefault(key[0], []).append(np.log(own[key]["crps"] / base[key]["crps"]))
         mean = {problem: float(np.mean(found)) for problem, found in ratios.items()}
         cells = [_ratio([mean[p] for p in part if p in mean]) for part in _parts()]
-        coverage = np.mean([own[key]["coverage"] for key in common]) if common else np.nan
-        seconds = np.mean([own[key]["cpu_seconds"] for key in common]) if common else np.nan
+        coverage = np.mean([own[key]["coverage"] for key in common])
+        seconds = np.mean([own[key]["cpu_seconds"] for key in common])
         lines.append(
             f"| {variant} | "
             + " | ".join(cells)
@@ -222,7 +224,7 @@ def report() -> str:
         "",
         f"Real tables so far: {', '.join(done)} (of {len(TABLES)}); at most {N_TRAIN} training "
         f"rows. Synthetic: problems of `gentle.datasets.PROBLEMS`, {N_TRAIN} rows. Nothing in a "
-        "column: not computed yet with the default as it is now. `python benchmarks/study.py` "
+        "column, or no row: not computed yet with the default as it is now. `python benchmarks/study.py` "
         f"makes this table. Computed {dates[0]} to {dates[-1]}, {platform.machine()}, one thread.",
     ]
     return "\n".join(lines) + "\n"
