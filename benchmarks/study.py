@@ -224,8 +224,9 @@ def report() -> str:
         "",
         f"Real tables so far: {', '.join(done)} (of {len(TABLES)}); at most {N_TRAIN} training "
         f"rows. Synthetic: problems of `gentle.datasets.PROBLEMS`, {N_TRAIN} rows. Nothing in a "
-        "column, or no row: not computed yet with the default as it is now. `python benchmarks/study.py` "
-        f"makes this table. Computed {dates[0]} to {dates[-1]}, {platform.machine()}, one thread.",
+        "column, or no row: not computed yet with the default as it is now. "
+        "`python benchmarks/study.py` makes this table. "
+        f"Computed {dates[0]} to {dates[-1]}, {platform.machine()}, one thread.",
     ]
     return "\n".join(lines) + "\n"
 
