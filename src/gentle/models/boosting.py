@@ -85,15 +85,7 @@ class Boosting:
             tree.nodes for model, n in zip(models, n_trees) for (tree,) in model._predictors[:n]
         ]
         return cls(
-            Trees.joined(
-                (
-                    np.where(node["is_leaf"], -1, node["feature_idx"]),
-                    node["num_threshold"],
-                    node["left"],
-                    node["right"],
-                )
-                for node in nodes
-            ),
+            Trees.boosted(nodes),
             np.concatenate([node["value"] for node in nodes]),
             np.cumsum([0, *n_trees]),
             np.array([model._baseline_prediction.item() for model in models]),

@@ -59,6 +59,19 @@ class Trees:
         return cls(feature, threshold, children, np.asarray(root))
 
     @classmethod
+    def boosted(cls, nodes: Iterable[NDArray[Any]]) -> Trees:
+        """Trees of scikit-learn's histogram gradient boosting, from the records of their nodes."""
+        return cls.joined(
+            (
+                np.where(node["is_leaf"], -1, node["feature_idx"]),
+                node["num_threshold"],
+                node["left"],
+                node["right"],
+            )
+            for node in nodes
+        )
+
+    @classmethod
     def restored(cls, arrays: dict[str, Any], n_features: int) -> Trees:
         """Trees from arrays that may hold anything: a ValueError unless every walk down ends."""
         feature, children, root = (arrays[name] for name in ("feature", "children", "root"))

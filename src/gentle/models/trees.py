@@ -299,15 +299,7 @@ class BoostedQuantiles(ConditionalGenerator):
         ]
         nodes = [tree.nodes for model in models for (tree,) in model._predictors]
         return {
-            "trees_": Trees.joined(
-                (
-                    np.where(node["is_leaf"], -1, node["feature_idx"]),
-                    node["num_threshold"],
-                    node["left"],
-                    node["right"],
-                )
-                for node in nodes
-            ),
+            "trees_": Trees.boosted(nodes),
             "start_": np.cumsum([0] + [len(model._predictors) for model in models]),
             "values_": np.concatenate([node["value"] for node in nodes]),
             "baseline_": np.array([model._baseline_prediction.item() for model in models]),
