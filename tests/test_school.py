@@ -10,7 +10,7 @@ from gentle import GENTLE
 from gentle.models import school
 from gentle.models.averaging import best_average
 from gentle.models.evaluation import INNER
-from gentle.models.objective import Pinball, pinball
+from gentle.models.objective import Pinball, of_marginal, pinball
 from gentle.models.rates import Cycles
 from gentle.models.school import School
 from gentle.responses import ResponseEncoder
@@ -56,6 +56,40 @@ def test_what_is_left_of_the_cycles_can_be_made_longer():
     assert cycles.factor(35) == 1
     assert cycles.factor(5 * 19 - 1) < 0.02
     assert [cycles.length(step) for step in (34, 35, 5 * 91 - 1)] == [20, 60, 240]
+
+
+def rates(monkeypatch, noise, **settings):
+    """The rate at the end of each training, on 300 rows that are noise to some part."""
+    kept = []
+    train = School.train
+    monkeypatch.setattr(School, "train", lambda self: kept.append(self) or train(self))
+    X, _ = rows()
+    y = X[:, 0] + noise * np.random.default_rng(1).normal(size=len(X))
+    GENTLE(**QUICK | {"n_steps": 900, "boosting": False} | settings).fit(X, y)
+    return kept[0].rate
+
+
+def test_steps_grow_where_little_noise_is_left(monkeypatch):
+    assert rates(monkeypatch, noise=3.0) == 0.003
+    assert rates(monkeypatch, noise=0.01) > 0.004
+
+
+def test_a_given_rate_is_kept(monkeypatch):
+    assert rates(monkeypatch, noise=0.01, lr_generator=0.002) == 0.002
+
+
+def test_the_marginal_scores_what_its_quantiles_score():
+    rng = np.random.default_rng(0)
+    z, times = rng.normal(size=(2, 40)), rng.integers(0, 4, (2, 40))
+    level, w = np.array([0.05, 0.3, 0.5, 0.9]), rng.random(4)
+    expected = []
+    for own, n in zip(z, times):
+        copies = np.repeat(own, n)
+        quantiles = np.quantile(copies, level, method="inverted_cdf")
+        gap = copies[:, None] - quantiles
+        expected.append(2 * (np.maximum(level * gap, (level - 1) * gap) @ w).mean())
+    given = (torch.as_tensor(one, dtype=torch.float64) for one in (z, times, level, w))
+    np.testing.assert_allclose(of_marginal(*given).numpy(), expected)
 
 
 class Scripted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -99,6 +99,10 @@ class Inputs:
         ends = np.cumsum([0, d, 2 * self.n_boosted, d, len(self.column)]).tolist()
         order = ("straight", "boosted", "scores", "pieces")
         return slice(*ends[order.index(name) :][:2])
+
+    def span(self, views: Sequence[View]) -> slice:
+        """Where among the inputs views stand that follow each other."""
+        return slice(self.view(views[0]).start, self.view(views[-1]).stop)
 
     def encode(self, x: Floats, views: Collection[View] = get_args(View)) -> Floats:
         """``(n, d)`` to ``(n, D)``, one view after the other; 0 where a view is not wanted."""

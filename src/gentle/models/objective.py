@@ -36,6 +36,16 @@ def pinball(v: Tensor, z: Tensor, level: Tensor, w: Tensor) -> Tensor:
     return torch.linalg.vecdot(gap, _slope(gap, level, w))
 
 
+def of_marginal(z: Tensor, weight: Tensor, level: Tensor, w: Tensor) -> Tensor:
+    """Twice the pinball loss of the quantiles of weighted responses ``(K, n)`` there, ``(K,)``."""
+    ordered, order = z.sort(1)
+    below = weight.gather(1, order).cumsum(1)
+    total = below[:, -1:]
+    at = torch.searchsorted(below, level * total).clamp(max=z.shape[1] - 1)  # (K, M + 1)
+    losses = pinball(ordered.gather(1, at).unsqueeze(1), z, level, w)
+    return 2 * (losses * weight).sum(1) / total[:, 0]
+
+
 def _slope(gap: Tensor, level: Tensor, w: Tensor) -> Tensor:
     return torch.where(gap < 0, (level - 1) * w, level * w)
 

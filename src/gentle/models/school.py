@@ -23,8 +23,8 @@ from gentle.models.evaluation import Kind, quadrature, visible
 from gentle.models.inputs import Inputs
 from gentle.models.lessons import Fold, Lessons, with_unseen
 from gentle.models.neural import chosen_device
-from gentle.models.objective import Pinball, between, pinball
-from gentle.models.rates import Cycles
+from gentle.models.objective import Pinball, between, of_marginal, pinball
+from gentle.models.rates import Cycles, quickening
 from gentle.nets import FirstLayer, MonotoneNet
 from gentle.optim import Adam
 from gentle.responses import ResponseEncoder
@@ -42,6 +42,7 @@ _HOPELESS = 1.3  # times the best score, although the loss of what is taught has
 _PROGRESS = 0.9998  # factor of the score that a cycle must reach to be worth another one
 _TOLERANCE = 0.5  # standard errors
 _STRETCH = 1.5  # times as long go the cycles of one kind that is left alone
+_LOOK_AFTER = 2, 3  # cycles, at what is left to learn; the same of large tables
 _TRIAL_CYCLES = 3  # after which kinds of network that nobody needs give up their places
 
 
@@ -201,7 +202,7 @@ class School(Learner):
 
         The first layer is one product for each kind of network, with the inputs that it sees.
         """
-        views, n_kinds = [_view(kind, self.inputs) for kind in self.kinds], len(self.kinds)
+        views, n_kinds = [self.inputs.span(kind.views) for kind in self.kinds], len(self.kinds)
         x = [self.lessons.inputs(rows, i, n_kinds, view) for i, view in enumerate(views)]
         return self.net.after_first(
             FirstLayer.apply(self.net.weights[0], self.net.biases[0], views, *x)
@@ -307,11 +308,19 @@ class School(Learner):
         before, self.score_before = self.score_before, float(self.best_score.mean())
         if self.is_large:
             self._prefer_the_end()
+        if self.epoch == ends[: _LOOK_AFTER[self.is_large]][-1] and self.model.lr_generator is None:
+            self._quicken()
         if self.score_before > _PROGRESS * before:
             return True
         if self.epoch in ends[_TRIAL_CYCLES - 1 : -1] and len(self.kinds) > 1:
             self._drop_useless_kinds()
         return False
+
+    def _quicken(self) -> None:
+        """Take larger steps where little of the spread is left: there is more to be learned."""
+        marginal = of_marginal(self.unseen_z, self.unseen_weight, self.level, self.level_weight)
+        left = np.mean(self.best_score / marginal.clamp(min=1e-9).cpu().numpy())
+        self.rate *= quickening(float(left), self.is_large)
 
     def _drop_useless_kinds(self) -> None:
         """Go on only with the kinds of network that an average of the best so far would use.
@@ -389,9 +398,3 @@ class School(Learner):
 
     def _tensor(self, array: Floats) -> Tensor:
         return torch.as_tensor(array, dtype=torch.float32, device=self.device)
-
-
-def _view(kind: Kind, inputs: Inputs) -> slice:
-    """Where among the inputs a kind's views stand, which follow each other."""
-    first, last = inputs.view(kind.views[0]), inputs.view(kind.views[-1])
-    return slice(first.start, last.stop)
