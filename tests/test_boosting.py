@@ -40,7 +40,7 @@ def test_what_to_expect_is_what_scikit_learn_expects():
             learning_rate=boosting._RATE,
             max_iter=int(n_trees),
             max_leaf_nodes=boosting._MAX_LEAVES,
-            max_bins=boosting._sizes(len(z))[2],
+            max_bins=boosting._sizes(*x.shape)[2],
             min_samples_leaf=boosting._MIN_LEAF,
             max_features=boosting._MAX_FEATURES,
             l2_regularization=boosting._SHRINKAGE,

@@ -92,6 +92,16 @@ def test_the_marginal_scores_what_its_quantiles_score():
     np.testing.assert_allclose(of_marginal(*given).numpy(), expected)
 
 
+@pytest.mark.parametrize(("n_columns", "part"), [(20, 1.0), (400, 0.375)])
+def test_small_tables_with_many_columns_get_fewer_steps(n_columns, part, monkeypatch):
+    kept = []
+    monkeypatch.setattr(School, "finished", lambda self: kept.append(self) or True)
+    X = np.random.default_rng(0).normal(size=(120, n_columns))
+    GENTLE(**QUICK | {"n_steps": 4000, "boosting": False}).fit(X, X[:, 0])
+    n_steps = kept[0].cycles.ends[-1] * kept[0].steps_per_epoch
+    assert n_steps == pytest.approx(4000 * part, rel=0.2)
+
+
 class Scripted:
     """A school whose scores and losses are given, epoch by epoch."""
 

@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _RATE = 0.12
-_SMALL = 5000  # rows
+_SMALL, _WIDE = 5000, 100  # rows, columns
 _PATIENCE = 10  # trees without improvement
 _MAX_LEAVES = 16
 _MIN_LEAF = 10
@@ -51,7 +51,7 @@ class Boosting:
         from sklearn.ensemble import HistGradientBoostingRegressor
         from threadpoolctl import threadpool_limits
 
-        n_parts, max_trees, max_bins = _sizes(len(z))
+        n_parts, max_trees, max_bins = _sizes(*x.shape)
         at_once = n_parts if len(z) <= _SMALL else 1  # threads are in each other's way there
         if len(z) > _MAX_ROWS:
             some = np.random.default_rng(seed).choice(len(z), _MAX_ROWS, replace=False)
@@ -138,10 +138,10 @@ class Boosting:
         return cls(trees, values, start, baseline)
 
 
-def _sizes(n_rows: int) -> tuple[int, int, int]:
+def _sizes(n_rows: int, n_columns: int) -> tuple[int, int, int]:
     """Parts, the largest number of a part's trees, and bins into which columns are cut."""
     if n_rows <= _SMALL:
-        return 5, 250, 64
+        return 5 if n_columns <= _WIDE else 3, 250, 64
     return 3 if n_rows <= 20_000 else 2, 400, 255
 
 

@@ -70,7 +70,8 @@ class GENTLE(NeuralGenerator):
         boosting: Let some networks, and the trees, see what boosted trees expect, if unseen rows
             are predicted better for it; not below 200 covariates.
         n_steps: Training steps, at most (more where one epoch needs more, and half as many again
-            for networks of a kind that is left alone).
+            for networks of a kind that is left alone; up to 5,000 rows fewer if there are more than
+            about 100 columns, a category's levels counted).
         batch_size: Rows per step, in the paper's game covariates. None grows with the table from
             32 to 1,024; it is 250 in the paper's game.
         lr_generator: α, learning rate of T. None is 0.003, and up to 0.012 once it shows that the

@@ -9,8 +9,9 @@ from numpy.typing import ArrayLike
 
 _N_CYCLES = 6
 _WARM_UP = 30  # steps
-_NOISY = 0.6, 0.35  # part of the spread above which steps stay as they are; on large tables
+_NOISY = 0.6, 0.3  # part of the spread above which steps stay as they are; on large tables
 _QUICKEST = 4.0
+_MANY_INPUTS = 150
 
 
 def quickening(left: float, is_large: bool) -> float:
@@ -23,6 +24,16 @@ def quickening(left: float, is_large: bool) -> float:
         (1.44, 1.0, 4.0)
     """
     return min(max(_NOISY[is_large] / max(left, 1e-9), 1.0) ** 2, _QUICKEST)
+
+
+def affordable(n_steps: int, n_inputs: float) -> int:
+    """Steps for small tables, which are to take seconds: fewer where networks have many inputs.
+
+    Example:
+        >>> affordable(3000, n_inputs=100), affordable(3000, n_inputs=300)
+        (3000, 1500)
+    """
+    return round(n_steps * min(1.0, _MANY_INPUTS / n_inputs))
 
 
 class Cycles:

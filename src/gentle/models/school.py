@@ -24,7 +24,7 @@ from gentle.models.inputs import Inputs
 from gentle.models.lessons import Fold, Lessons, with_unseen
 from gentle.models.neural import chosen_device
 from gentle.models.objective import Pinball, between, of_marginal, pinball
-from gentle.models.rates import Cycles, quickening
+from gentle.models.rates import Cycles, affordable, quickening
 from gentle.nets import FirstLayer, MonotoneNet
 from gentle.optim import Adam
 from gentle.responses import ResponseEncoder
@@ -71,10 +71,9 @@ class School(Learner):
         self.places = list(range(len(kinds)))  # where the kinds stood at the start
         self.members = list(itertools.product(range(len(folds)), kinds))  # fold and kind of each
         weights_seed, draws_seed = (int(seed) for seed in rng.integers(2**63, size=2))
-        source = torch.Generator().manual_seed(weights_seed)
         self.draws = torch.Generator(self.device).manual_seed(draws_seed)
         self.seen = visible(kinds, len(self.members), inputs).to(self.device)
-        self.net = self._networks(source)
+        self.net = self._networks(torch.Generator().manual_seed(weights_seed))
         self.window = _WINDOW if self.is_large else 1
         self.average = copy.deepcopy(self.net) if self.window > 1 else self.net  # of recent weights
         self.best = {name: weight.clone() for name, weight in self.net.state_dict().items()}
@@ -83,18 +82,20 @@ class School(Learner):
         self.length = self._tensor(quadrature(self.level.cpu().numpy()))
         self.partner: Tensor | None = None
         self.strength = 0.0
-        emphasis = quadrature(self.level.cpu().numpy()) ** _TAIL_EMPHASIS
-        self.level_weight = self._tensor(emphasis / emphasis.sum())
+        emphasis = self.length**_TAIL_EMPHASIS
+        self.level_weight = emphasis / emphasis.sum()
         batch_size = model.setting("batch_size") or min(max(32, n_rows // 64), 1024)
         self.order, self.batch_size = lessons.order(folds, len(kinds), batch_size, rng)
         self.jitter = rng.random(max(len(fold.unseen.y) for fold in folds))
         self._prepare_validation()
         self.steps_per_epoch = math.ceil(self.order.shape[1] / self.batch_size)
-        self.cycles = Cycles(self.steps_per_epoch, model.n_steps)
+        n_inputs = float(self.seen.sum()) / len(self.members)
+        n_steps = model.n_steps if self.is_large else affordable(model.n_steps, n_inputs)
+        self.cycles = Cycles(self.steps_per_epoch, n_steps)
         self.rate = model.setting("lr_generator")
         self.optimizer = Adam(self.net.parameters())
         self.step_number, self.epoch, self.score_before = 0, 0, np.inf
-        self.loss, self.loss_at_best = 0.0, np.inf  # of what is taught, in the present epoch
+        self.loss, self.loss_at_best = 0.0, np.inf  # of what is taught, in this epoch
 
     def _networks(self, source: torch.Generator) -> MonotoneNet:
         """New networks, one per member.
@@ -259,10 +260,8 @@ class School(Learner):
         now, taught, self.loss = np.min(found, axis=0), self.loss, 0.0
         if self.best_score.mean() < before:
             self.loss_at_best = taught
-        hopeless = bool(np.all(now > _HOPELESS * self.best_score))
-        self.is_overfit = hopeless and taught < self.loss_at_best
-        self.score = float(now.mean())
-        return self.score
+        self.is_overfit = taught < self.loss_at_best and np.all(now > _HOPELESS * self.best_score)
+        return float(now.mean())
 
     def _of_kinds(self, scores: Floats) -> Floats:
         """For each member the mean of its kind, ``(K,)`` both ways."""
@@ -308,7 +307,7 @@ class School(Learner):
         before, self.score_before = self.score_before, float(self.best_score.mean())
         if self.is_large:
             self._prefer_the_end()
-        if self.epoch == ends[: _LOOK_AFTER[self.is_large]][-1] and self.model.lr_generator is None:
+        if self.epoch in ends[_LOOK_AFTER[self.is_large] - 1 :][:1]:
             self._quicken()
         if self.score_before > _PROGRESS * before:
             return True
@@ -317,10 +316,11 @@ class School(Learner):
         return False
 
     def _quicken(self) -> None:
-        """Take larger steps where little of the spread is left: there is more to be learned."""
+        """Unless their size is given, take larger steps where little of the spread is left."""
         marginal = of_marginal(self.unseen_z, self.unseen_weight, self.level, self.level_weight)
-        left = np.mean(self.best_score / marginal.clamp(min=1e-9).cpu().numpy())
-        self.rate *= quickening(float(left), self.is_large)
+        left = float(np.mean(self.best_score / marginal.clamp(min=1e-9).cpu().numpy()))
+        if self.model.lr_generator is None:
+            self.rate *= quickening(left, self.is_large)
 
     def _drop_useless_kinds(self) -> None:
         """Go on only with the kinds of network that an average of the best so far would use.
