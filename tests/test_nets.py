@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from gentle.nets import FirstLayer, MonotoneMap, MonotoneNet
+from gentle.nets import MonotoneMap, MonotoneNet
 
 
 def net(n_members=3, n_inputs=4, widths=(16, 16), seed=0, **options):
@@ -105,24 +105,6 @@ def test_some_of_the_maps_answer_as_before_and_go_their_own_way():
     with torch.no_grad():
         some.weights[0].zero_()
     assert torch.equal(net(x), before)
-
-
-def test_the_first_layer_by_kinds_is_the_layer_with_zeros_and_has_its_gradients():
-    source, views = torch.Generator().manual_seed(0), [slice(0, 2), slice(1, 5)]
-    weight, bias = (torch.randn(6, n, 3, generator=source).double() for n in (5, 1))
-    weight.requires_grad_(), bias.requires_grad_()
-    x = torch.randn(6, 7, 5, generator=source).double()
-    seen = torch.zeros(6, 1, 5).double()
-    for kind, view in enumerate(views):
-        seen[kind::2, :, view] = 1
-    expected = torch.baddbmm(bias, x * seen, weight)
-    found = FirstLayer.apply(weight, bias, views, *(x[k::2, :, v] for k, v in enumerate(views)))
-    torch.testing.assert_close(found, expected)
-    to = torch.randn(6, 7, 3, generator=source).double()
-    for ours, theirs in zip(
-        *(torch.autograd.grad((y * to).sum(), [weight, bias]) for y in (found, expected))
-    ):
-        torch.testing.assert_close(ours, theirs)
 
 
 def test_maps_without_inputs_that_they_ignored_answer_as_before():

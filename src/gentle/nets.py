@@ -6,7 +6,6 @@ import copy
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
@@ -219,9 +218,8 @@ class MonotoneNet(nn.Module):
         """Some of the maps, with weights of their own."""
         found = copy.deepcopy(self)
         found.n_members = len(members)
-        for layers in (found.weights, found.biases):
-            for layer in layers:
-                layer.data = layer.data[list(members)]
+        for parameter in found.parameters():
+            parameter.data = parameter.data[list(members)]
         return found
 
     def without_inputs(self, inputs: slice) -> MonotoneNet:
@@ -235,9 +233,23 @@ class MonotoneNet(nn.Module):
         """Units of the hidden layers."""
         return [weight.shape[2] for weight in self.weights[:-1]]
 
+    @property
+    def factor(self) -> Tensor | None:
+        """Of the first layer's weights, by inputs, ``(K, d, 1)``; None is 1."""
+        return None
+
+    @property
+    def first(self) -> Tensor:
+        """Weights of the first layer, ``(K, d, width)``."""
+        return self.weights[0] if self.factor is None else self.weights[0] * self.factor
+
+    def plain(self) -> MonotoneNet:
+        """The maps as they answer: nothing but layers."""
+        return self
+
     def forward(self, x: Tensor) -> Tensor:
         """Inputs ``(K, B, d)``, each member its own, to values at the knots, ``(K, B, M + 1)``."""
-        return self.after_first(torch.baddbmm(self.biases[0], x, self.weights[0]))
+        return self.after_first(torch.baddbmm(self.biases[0], x, self.first))
 
     def after_first(self, x: Tensor) -> Tensor:
         """The same from what the first layer gives, ``(K, B, width)``."""
@@ -251,7 +263,7 @@ class MonotoneNet(nn.Module):
     def layers(self, members: Sequence[int], inputs: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Weights and biases of some members, which see some of the inputs, ``(d,)`` of truth."""
         some = slice(None) if len(members) == self.n_members else list(members)
-        first, *others = (weight[some] for weight in self.weights)
+        first, *others = (weight[some] for weight in [self.first, *list(self.weights)[1:]])
         return list(zip([first[:, inputs], *others], (bias[some] for bias in self.biases)))
 
     @staticmethod
@@ -270,33 +282,6 @@ class MonotoneNet(nn.Module):
         found = functional.softplus(last)
         found[..., 0] = last[..., 0]
         return found
-
-
-class FirstLayer(torch.autograd.Function):
-    """The first layer of members of several kinds, each of which sees a part of the inputs.
-
-    Member m is of kind m modulo the number of kinds. What automatic differentiation would do comes
-    to the same, but it adds up one gradient as large as all weights for each kind.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, weight: Tensor, bias: Tensor, views: list[slice], *x: Tensor) -> Tensor:
-        """Weights ``(K, D, H)``, biases ``(K, 1, H)``, inputs by kinds to ``(K, B, H)``."""
-        ctx.views, ctx.shape = views, weight.shape
-        ctx.save_for_backward(*x)
-        out, n = weight.new_empty(len(weight), x[0].shape[1], weight.shape[2]), len(views)
-        for kind, (view, seen) in enumerate(zip(views, x)):
-            out[kind::n] = torch.baddbmm(bias[kind::n], seen, weight[kind::n, view])
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        """Of weights and biases; inputs have no gradient."""
-        (grad,), n = grads, len(ctx.views)
-        of_weight = grad.new_zeros(ctx.shape)
-        for kind, (view, seen) in enumerate(zip(ctx.views, ctx.saved_tensors)):
-            of_weight[kind::n, view] = seen.transpose(1, 2) @ grad[kind::n]
-        return of_weight, grad.sum(1, keepdim=True), None, *(None for _ in ctx.saved_tensors)
 
 
 class MonotoneMap(MonotoneNet):

@@ -93,6 +93,14 @@ class Inputs:
         d = len(self.knots) - self.n_boosted
         return replace(self, knots=self.knots[:d], scores=self.scores[:d], n_boosted=0)
 
+    @property
+    def are_varied(self) -> NDArray[np.bool_]:
+        """Which inputs have more than two values, ``(D,)``."""
+        d, out = len(self.knots) - self.n_boosted, np.ones(len(self), bool)
+        varied = [len(np.unique(scores)) > 2 for scores in self.scores[:d]]
+        out[self.view("straight")] = out[self.view("scores")] = varied
+        return out
+
     def view(self, name: View) -> slice:
         """Where among the inputs a view stands."""
         d = len(self.knots) - self.n_boosted

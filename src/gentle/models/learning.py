@@ -140,7 +140,7 @@ def _kinds(coordinates: list[ResponseEncoder], inputs: Inputs) -> list[Kind]:
 
 def _n_folds(n_covariates: int) -> int:
     return next(
-        n for n, most in ((5, 1000), (4, 5000), (3, 50_000), (2, math.inf)) if n_covariates <= most
+        n for n, most in ((5, 500), (4, 5000), (3, 50_000), (2, math.inf)) if n_covariates <= most
     )
 
 

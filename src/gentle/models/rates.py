@@ -11,7 +11,7 @@ _N_CYCLES = 6
 _WARM_UP = 30  # steps
 _NOISY = 0.6, 0.3  # part of the spread above which steps stay as they are; on large tables
 _QUICKEST = 4.0
-_MANY_INPUTS = 150
+_MANY_INPUTS = 120
 
 
 def quickening(left: float, is_large: bool) -> float:
@@ -31,7 +31,7 @@ def affordable(n_steps: int, n_inputs: float) -> int:
 
     Example:
         >>> affordable(3000, n_inputs=100), affordable(3000, n_inputs=300)
-        (3000, 1500)
+        (3000, 1200)
     """
     return round(n_steps * min(1.0, _MANY_INPUTS / n_inputs))
 

@@ -20,12 +20,13 @@ from gentle.graph import partners
 from gentle.learners import Learner
 from gentle.models.averaging import dealt_out, useful_weights
 from gentle.models.evaluation import Kind, quadrature, visible
+from gentle.models.first_layer import EmphasisNet, FirstLayer
 from gentle.models.inputs import Inputs
 from gentle.models.lessons import Fold, Lessons, with_unseen
 from gentle.models.neural import chosen_device
 from gentle.models.objective import Pinball, between, of_marginal, pinball
 from gentle.models.rates import Cycles, affordable, quickening
-from gentle.nets import FirstLayer, MonotoneNet
+from gentle.nets import MonotoneNet
 from gentle.optim import Adam
 from gentle.responses import ResponseEncoder
 from gentle.training import train as run_epochs
@@ -103,10 +104,11 @@ class School(Learner):
         On large tables those that see values start from smaller weights: they learn smooth laws,
         the others rough ones.
         """
-        widths = self.model.setting("hidden_widths")
-        if self.model.hidden_widths is None and self.is_large:
-            widths = _LARGE_WIDTHS
-        net = MonotoneNet(len(self.members), len(self.inputs), widths, generator=source)
+        default = _LARGE_WIDTHS if self.is_large else self.model.setting("hidden_widths")
+        sizes = len(self.members), len(self.inputs), self.model.hidden_widths or default
+        net = MonotoneNet(*sizes, generator=source)
+        if not self.is_large:
+            net = EmphasisNet(net, self.inputs.are_varied)
         calm = [self.is_large and kind.views == ("straight",) for _, kind in self.members]
         with torch.no_grad():  # as if the inputs that a member does not see were not there
             for weight in net.weights:
@@ -143,6 +145,7 @@ class School(Learner):
             verbose=self.model.verbose,
         )
         self.net.load_state_dict(self.best)
+        self.net = self.net.plain()
         return history
 
     def state_dict(self) -> dict[str, Any]:
@@ -205,9 +208,8 @@ class School(Learner):
         """
         views, n_kinds = [self.inputs.span(kind.views) for kind in self.kinds], len(self.kinds)
         x = [self.lessons.inputs(rows, i, n_kinds, view) for i, view in enumerate(views)]
-        return self.net.after_first(
-            FirstLayer.apply(self.net.weights[0], self.net.biases[0], views, *x)
-        )
+        first = self.net.weights[0], self.net.biases[0], self.net.factor
+        return self.net.after_first(FirstLayer.apply(*first, views, *x))
 
     def interval(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """First and last z of the responses of a batch, ``(K, B)`` each."""
@@ -245,8 +247,7 @@ class School(Learner):
         moment that is best for one of them by itself is so by chance.
         """
         self.epoch += 1
-        before = self.best_score.mean()
-        found, total = [], self.unseen_weight.sum(1)
+        before, found, total = self.best_score.mean(), [], self.unseen_weight.sum(1)
         for net in dict.fromkeys((self.net, self.average)):
             values = net(self.unseen_x)
             losses = self.losses(values, self.unseen_z, self.unseen_weight, total)
