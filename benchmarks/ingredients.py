@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -14,20 +14,20 @@ from torch.nn import functional
 
 from gentle import GENTLE, KNN
 from gentle.models import evaluation
-from gentle.models.inputs import Inputs
+from gentle.models.inputs import Inputs, View
 from gentle.models.objective import between
 from gentle.responses import ResponseEncoder
 
 _straight_pieces = Inputs.encode
 
 
-def periodic(self: Inputs, x: np.ndarray) -> np.ndarray:
+def periodic(self: Inputs, x: np.ndarray, views: Any = get_args(View)) -> np.ndarray:
     """`Inputs.encode` with sines and cosines of each column's range in the place of its pieces.
 
     Frequencies are fixed, half a period over the range, one, one and a half, ...; the layer above
     learns what to make of them.
     """
-    out = _straight_pieces(self, x)
+    out = _straight_pieces(self, x, views)
     pieces = out[:, self.view("pieces")]
     for j in np.unique(self.column):
         own = np.flatnonzero(self.column == j)

@@ -80,6 +80,14 @@ VARIANTS: dict[str, tuple[dict[str, Any], Callable[[], Patches]]] = {
             Kind(0, ("boosted", "scores", "pieces")),
         ),
     ),
+    "steps stay as small as where there is much noise": (
+        {},
+        lambda: {(school, "quickening"): lambda left, is_large: 1.0},
+    ),
+    "inputs cannot be emphasised": (
+        {},
+        lambda: {(school, "EmphasisNet"): lambda plain, free: plain},
+    ),
     "kinds left alone learn no longer": ({}, lambda: {(school, "_STRETCH"): 1}),
     "one network of each kind": ({}, lambda: {(learning, "_n_folds"): lambda n: 2}),
     "networks see ranks only": ({}, lambda: _kinds(Kind(0, ("scores",)))),
