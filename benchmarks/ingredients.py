@@ -18,10 +18,10 @@ from gentle.models.inputs import Inputs, View
 from gentle.models.objective import between
 from gentle.responses import ResponseEncoder
 
-_straight_pieces = Inputs.encode
+_straight_pieces, _ALL = Inputs.encode, get_args(View)
 
 
-def periodic(self: Inputs, x: np.ndarray, views: Any = get_args(View)) -> np.ndarray:
+def periodic(self: Inputs, x: np.ndarray, views: Any = _ALL) -> np.ndarray:
     """`Inputs.encode` with sines and cosines of each column's range in the place of its pieces.
 
     Frequencies are fixed, half a period over the range, one, one and a half, ...; the layer above

@@ -12,6 +12,7 @@ import numpy as np
 
 THREADS = 2
 LIMIT = 150  # seconds
+_FIRST_DAY = "2026-11-16"  # of cells that do not say
 METHODS = ("GENTLE", "engression", "quantile-forest", "NGBoost", "CatBoost", "RealMLP")
 HERE = Path(__file__).with_name("speed")
 SIZES = {1_000: 2, 10_000: 2, 100_000: 1, 1_000_000: 1}  # rows, repeats
@@ -52,12 +53,12 @@ def report() -> None:
 def _dates() -> str:
     """When the cells were measured; the oldest do not say so themselves."""
     cells = [cell for file in ("sizes.json", "curves.json") for cell in records_of(file).values()]
-    found = sorted({cell.get("date", "2026-11-16") for cell in cells} | {_of_answers()["date"]})
+    found = sorted({cell.get("date", _FIRST_DAY) for cell in cells} | {_of_answers()["date"]})
     return " to ".join(dict.fromkeys([found[0], found[-1]]))
 
 
 def _of_answers() -> dict[str, Any]:
-    return {"all": {}, "date": "2026-11-16"} | records_of("answers.json")
+    return {"all": {}, "date": _FIRST_DAY} | records_of("answers.json")
 
 
 def records_of(file: str) -> dict[str, Any]:
@@ -73,7 +74,7 @@ def _sizes_text() -> list[str]:
     lines += [
         "Ten columns; CRPS on 5,000 new rows. A ratio is the method's over GENTLE's of the same"
     ]
-    lines += ["repeat: median (smallest to largest).", ""]
+    lines += ["repeat: median (smallest to largest).", "", _days_of_sizes(found), ""]
     lines += [
         "| rows | method | fit, s | ratio | draws a second, millions | peak, MiB | size, MiB "
     ]
@@ -91,7 +92,8 @@ def _sizes_text() -> list[str]:
                 said = next((c["error"] for c in cells if c and "error" in c), "not run")
                 lines.append(f"| {n_rows:,} | {method} | {said} | | | | | | |")
                 continue
-            median = {name: float(np.median([c[name] for c, _ in good])) for name in good[0][0]}
+            numbers = [name for name in good[0][0] if name != "date"]
+            median = {name: float(np.median([c[name] for c, _ in good])) for name in numbers}
             lines.append(
                 f"| {n_rows:,} | {method} | {median['fit_seconds']:.1f} "
                 f"| {_ratio(good, 'fit_seconds')} | {median['draws_per_second'] / 1e6:.2f} "
@@ -99,6 +101,18 @@ def _sizes_text() -> list[str]:
                 f"| {_ratio(good, 'crps')} |"
             )
     return lines
+
+
+def _days_of_sizes(found: dict[str, Any]) -> str:
+    """When cells were measured, if that was on several days: the machine's speed varies."""
+    days: dict[str, set[str]] = {}
+    for key, cell in found.items():
+        if "crps" in cell:
+            days.setdefault(cell.get("date", _FIRST_DAY), set()).add(key.rsplit(" ", 1)[0])
+    if len(days) < 2:
+        return "All in one run."
+    said = [f"{day}: {', '.join(sorted(cells))}" for day, cells in sorted(days.items())]
+    return "Measured, method and rows: " + "; ".join(said) + ". Ratios across days are rough."
 
 
 def _ratio(pairs: list[tuple[dict[str, Any], dict[str, Any]]], name: str) -> str:

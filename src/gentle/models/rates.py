@@ -33,7 +33,7 @@ def affordable(n_steps: int, n_inputs: float) -> int:
         >>> affordable(3000, n_inputs=100), affordable(3000, n_inputs=300)
         (3000, 1200)
     """
-    return round(n_steps * min(1.0, _MANY_INPUTS / n_inputs))
+    return round(n_steps * _MANY_INPUTS / max(_MANY_INPUTS, n_inputs))
 
 
 class Cycles:

@@ -90,9 +90,8 @@ class School(Learner):
         self.jitter = rng.random(max(len(fold.unseen.y) for fold in folds))
         self._prepare_validation()
         self.steps_per_epoch = math.ceil(self.order.shape[1] / self.batch_size)
-        n_inputs = float(self.seen.sum()) / len(self.members)
-        n_steps = model.n_steps if self.is_large else affordable(model.n_steps, n_inputs)
-        self.cycles = Cycles(self.steps_per_epoch, n_steps)
+        n_inputs = 0.0 if self.is_large else float(self.seen.sum()) / len(self.members)
+        self.cycles = Cycles(self.steps_per_epoch, affordable(model.n_steps, n_inputs))
         self.rate = model.setting("lr_generator")
         self.optimizer = Adam(self.net.parameters())
         self.step_number, self.epoch, self.score_before = 0, 0, np.inf
@@ -104,9 +103,10 @@ class School(Learner):
         On large tables those that see values start from smaller weights: they learn smooth laws,
         the others rough ones.
         """
-        default = _LARGE_WIDTHS if self.is_large else self.model.setting("hidden_widths")
-        sizes = len(self.members), len(self.inputs), self.model.hidden_widths or default
-        net = MonotoneNet(*sizes, generator=source)
+        widths = self.model.setting("hidden_widths")
+        if self.is_large and self.model.hidden_widths is None:
+            widths = _LARGE_WIDTHS
+        net = MonotoneNet(len(self.members), len(self.inputs), widths, generator=source)
         if not self.is_large:
             net = EmphasisNet(net, self.inputs.are_varied)
         calm = [self.is_large and kind.views == ("straight",) for _, kind in self.members]
@@ -213,9 +213,8 @@ class School(Learner):
 
     def interval(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """First and last z of the responses of a batch, ``(K, B)`` each."""
-        n_kinds = len(self.kinds)
         found = [
-            self.lessons.interval(rows, number, n_kinds, kind.coordinate)
+            self.lessons.interval(rows, number, len(self.kinds), kind.coordinate)
             for number, kind in enumerate(self.kinds)
         ]
         low, high = (torch.stack(ends, 1).flatten(0, 1) for ends in zip(*found))
