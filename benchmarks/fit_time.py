@@ -3,12 +3,14 @@
 Both get the training rows and two threads; the order changes from data set to data set. Accuracy is
 that on validation covariates, so that no speed is praised without it.
 
-python benchmarks/fit_time.py
+    python benchmarks/fit_time.py
+    python benchmarks/fit_time.py small    # GENTLE() alone on tables of 100 to 2,000 rows
 """
 
 from __future__ import annotations
 
 import platform
+import sys
 import time
 from datetime import date
 
@@ -25,9 +27,29 @@ MODELS = {
 }
 
 
+def small() -> None:
+    """The tables of study.py and boosting.py, at most 2,000 rows each."""
+    import boosting
+    import study
+
+    print("| table | rows | columns | fit, s |\n|---|---|---|---|")
+    for name in [*study.TABLES, "gapminder", *boosting.TABLES, *boosting.FORMULAS]:
+        if name in datasets.TABLES:
+            X, y = datasets.load(name, n_train=study.N_TRAIN, random_state=0).train
+        else:
+            X, y, *_ = boosting.parts(name, 0)
+        started = time.perf_counter()
+        GENTLE(random_state=0, verbose=0).fit(X, y)
+        seconds = time.perf_counter() - started
+        print(f"| {name} | {len(y)} | {X.shape[1]} | {seconds:.1f} |", flush=True)
+
+
 def main() -> None:
     torch.set_num_threads(THREADS)
     print(f"{platform.machine()}, {THREADS} threads, {date.today()}\n")
+    if sys.argv[1:] == ["small"]:
+        small()
+        return
     print("| data | model | fit, s | CRPS, validation |\n|---|---|---|---|")
     for turn, name in enumerate(("ldw-cps", "ecm")):
         data = datasets.load(name)

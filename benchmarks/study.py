@@ -7,7 +7,7 @@ CRPS on its validation part; test parts are never touched. Each fit is stored at
 
 Example:
     python benchmarks/study.py
-    python benchmarks/study.py --variants "no trees,no atoms" --problems wage1,ecm --seeds 3
+    python benchmarks/study.py --variants "no trees;no atoms" --problems wage1,ecm --seeds 3
     python benchmarks/study.py --report
 """
 
@@ -255,13 +255,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--variants", help="names separated by commas; all if not given")
+    parser.add_argument("--variants", help="names separated by semicolons; all if not given")
     parser.add_argument("--problems", help="names separated by commas; all if not given")
     parser.add_argument("--seeds", type=int, default=1, help="splits and seeds per problem")
     parser.add_argument("--workers", type=int, default=1, help="processes, one thread each")
     parser.add_argument("--report", action="store_true", help="only write the report")
     options = parser.parse_args()
-    variants = options.variants.split(",") if options.variants else list(VARIANTS)
+    variants = options.variants.split(";") if options.variants else list(VARIANTS)
     problems = options.problems.split(",") if options.problems else PROBLEMS
     (FOLDER / "cells").mkdir(parents=True, exist_ok=True)
     if not options.report:
