@@ -11,7 +11,7 @@ _N_CYCLES = 6
 _WARM_UP = 30  # steps
 _NOISY = 0.6, 0.3  # part of the spread above which steps stay as they are; on large tables
 _QUICKEST = 4.0
-_MANY_INPUTS = 120
+_MANY_INPUTS = 1440  # of all networks together
 
 
 def quickening(left: float, is_large: bool) -> float:
@@ -26,11 +26,11 @@ def quickening(left: float, is_large: bool) -> float:
     return min(max(_NOISY[is_large] / max(left, 1e-9), 1.0) ** 2, _QUICKEST)
 
 
-def affordable(n_steps: int, n_inputs: float) -> int:
+def affordable(n_steps: int, n_inputs: int) -> int:
     """Steps for small tables, which are to take seconds: fewer where networks have many inputs.
 
     Example:
-        >>> affordable(3000, n_inputs=100), affordable(3000, n_inputs=300)
+        >>> affordable(3000, n_inputs=1000), affordable(3000, n_inputs=3600)
         (3000, 1200)
     """
     return round(n_steps * _MANY_INPUTS / max(_MANY_INPUTS, n_inputs))

@@ -90,7 +90,7 @@ class School(Learner):
         self.jitter = rng.random(max(len(fold.unseen.y) for fold in folds))
         self._prepare_validation()
         self.steps_per_epoch = math.ceil(self.order.shape[1] / self.batch_size)
-        n_inputs = 0.0 if self.is_large else float(self.seen.sum()) / len(self.members)
+        n_inputs = 0 if self.is_large else int(self.seen.sum())
         self.cycles = Cycles(self.steps_per_epoch, affordable(model.n_steps, n_inputs))
         self.rate = model.setting("lr_generator")
         self.optimizer = Adam(self.net.parameters())
