@@ -26,14 +26,14 @@ from study import patched, run_missing
 
 from gentle import GENTLE, datasets
 from gentle.datasets import PROBLEMS
-from gentle.models import averaging, learning, school
+from gentle.models import averaging, exam, learning, school
 
 FOLDER = Path(__file__).with_suffix("")
 DATA = ["ecm", "varying-spread", "two-branches"]
 N_TRAIN, FIRST_SEED = 10_000, 2_000
 LEVELS = (np.arange(1000) + 0.5) / 1000
 
-EACH_BY_ITSELF = {(school.School, "_of_kinds"): lambda self, scores: scores}
+EACH_BY_ITSELF = {(exam.Exam, "of_kinds"): lambda self, scores: scores}
 BEST_MOMENT = {(school, "_TOLERANCE"): -1e9}
 SAME_START = {(school, "_CALM"): 1.0}
 ANY_WIDENING = {(averaging, "_WORTH"): 1.0}

@@ -30,7 +30,7 @@ from ingredients import ParameterSharing, Retrieving, periodic
 
 import gentle
 from gentle import GENTLE, datasets
-from gentle.models import averaging, learning, rates, school
+from gentle.models import averaging, exam, learning, rates, school
 from gentle.models.evaluation import Kind
 from gentle.models.inputs import Inputs
 from gentle.workers import finished
@@ -67,6 +67,10 @@ def _normal(low: torch.Tensor, high: torch.Tensor, u: torch.Tensor) -> torch.Ten
     return torch.where(high > low, torch.clamp(normal, low, high), low)
 
 
+def _between(place: Callable[..., torch.Tensor]) -> Patches:
+    return {(part, "between"): place for part in (school, exam)}
+
+
 PAPER = {"map": "mlp", "fit_loss": "cdf", "regulariser": "entropic", "n_epochs": 50}
 VARIANTS: dict[str, tuple[dict[str, Any], Callable[[], Patches]]] = {
     "GENTLE()": ({}, dict),
@@ -88,6 +92,8 @@ VARIANTS: dict[str, tuple[dict[str, Any], Callable[[], Patches]]] = {
         {},
         lambda: {(school, "EmphasisNet"): lambda plain, free: plain},
     ),
+    "no network slides": ({}, lambda: {(school, "_CLEARLY"): 1e9}),
+    "all networks that see values slide": ({}, lambda: {(school, "_CLEARLY"): -1e9}),
     "kinds left alone learn no longer": ({}, lambda: {(school, "_STRETCH"): 1}),
     "one network of each kind": ({}, lambda: {(learning, "_n_folds"): lambda n: 2}),
     "networks see ranks only": ({}, lambda: _kinds(Kind(0, ("scores",)))),
@@ -103,8 +109,11 @@ VARIANTS: dict[str, tuple[dict[str, Any], Callable[[], Patches]]] = {
     "averaging of weights nowhere": ({}, lambda: {(school, "_WINDOW"): 1}),
     "no widening": ({}, lambda: {(averaging, "_SPREADS"): (1.0,)}),
     "one cycle of the learning rate": ({}, lambda: {(rates, "_N_CYCLES"): 1}),
-    "atoms spread evenly": ({}, lambda: {(school, "between"): _even}),
-    "atoms spread like a normal": ({}, lambda: {(school, "between"): _normal}),
+    "atoms spread evenly": ({}, lambda: _between(_even)),
+    "atoms spread like a normal": (
+        {},
+        lambda: _between(_normal),
+    ),
     "ReLU": ({}, _activation("relu")),
     "GELU": ({}, _activation("gelu")),
     "three hidden layers": ({"hidden_widths": (128, 128, 128)}, dict),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from gentle.nets import MonotoneMap, MonotoneNet
+from gentle.nets import MonotoneMap, MonotoneNet, slid
 
 
 def net(n_members=3, n_inputs=4, widths=(16, 16), seed=0, **options):
@@ -114,3 +114,62 @@ def test_maps_without_inputs_that_they_ignored_answer_as_before():
     fewer = net.without_inputs(slice(1, 3))
     torch.testing.assert_close(fewer(x[:, :, [0, 3, 4]]), net(x))
     assert net.weights[0].shape[1] == 5
+
+
+@given(
+    st.lists(st.floats(0, 10), min_size=2, max_size=9), st.floats(-12, 12, allow_subnormal=False)
+)
+def test_increments_slide_as_a_straight_line_between_them_would(rise, by):
+    n = len(rise)
+    expected = np.interp(np.arange(n) + by, np.arange(n), rise)  # the outermost ones go on
+    found = slid(torch.tensor(rise, dtype=torch.float64), torch.tensor([by], dtype=torch.float64))
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+def with_weights_that_slide(slides):
+    made = net(slides=slides)
+    with torch.no_grad():
+        made.weights[-1][..., -1].normal_(generator=torch.Generator().manual_seed(3))
+    return made
+
+
+def test_nothing_slides_at_first_and_only_those_that_may_do_later():
+    plain, x = net(), inputs()
+    made = net(slides=[True, False, True])
+    assert torch.equal(made(x), plain(x))
+    made = with_weights_that_slide([True, False, True])
+    assert torch.equal(made(x)[1], plain(x)[1])
+    assert not torch.allclose(made(x)[0], plain(x)[0])
+    middle = len(made.knots) // 2
+    torch.testing.assert_close(made(x)[..., middle], plain(x)[..., middle])
+    made.let_slide([False, False, True])
+    assert torch.equal(made(x)[:2], plain(x)[:2])
+
+
+def test_an_output_for_sliding_learns_at_once():
+    made = net(slides=[True, False, False])
+    made(inputs()).square().sum().backward()
+    assert made.weights[-1].grad[0, :, -1].abs().sum() > 0
+    assert made.weights[-1].grad[1:, :, -1].abs().sum() == 0
+
+
+def test_what_slides_is_taken_along_and_left_out_where_nobody_needs_it():
+    made, x = with_weights_that_slide([True, False, True]), inputs()
+    values = made(x).detach()
+    torch.testing.assert_close(made.taken([2, 1])(x[[2, 1]]), values[[2, 1]])
+    assert made.plain() is made
+    alone = made.taken([1]).plain()
+    assert torch.equal(alone(x[[1]]), values[[1]])
+    assert alone.weights[-1].shape == net().weights[-1][[1]].shape
+
+
+def test_rises_add_up_to_the_values_of_members_that_slide():
+    made, x = with_weights_that_slide([True, True, False]), inputs()[0]
+    values, everything = made(x.expand(3, -1, -1)).detach(), torch.ones(4, dtype=bool)
+    for members, slides in (([0, 1], True), ([2], False)):
+        with torch.no_grad():
+            rises = made.rises(x, made.layers(members, everything), slides)
+        climb = (rises[..., 1:] * (made.knots[1] - made.knots[0])).cumsum(-1)
+        assert rises.shape == (len(members), 50, 65)
+        torch.testing.assert_close(rises[..., 0], values[members][..., 32])
+        torch.testing.assert_close(climb, values[members][..., 1:] - values[members][..., :1])

@@ -10,7 +10,7 @@ from gentle import GENTLE
 from gentle.models import school
 from gentle.models.averaging import best_average
 from gentle.models.evaluation import INNER
-from gentle.models.objective import Pinball, of_marginal, pinball
+from gentle.models.objective import Pinball, excess, of_marginal, pinball
 from gentle.models.rates import Cycles
 from gentle.models.school import School
 from gentle.responses import ResponseEncoder
@@ -106,13 +106,13 @@ class Scripted:
     """A school whose scores and losses are given, epoch by epoch."""
 
     def __init__(self, made: School) -> None:
-        self.made, self.total = made, made.unseen_weight.sum(1)
+        self.made = made
 
     def is_overfit_after(self, scores, losses):
         made = self.made
         made.best_score, made.loss_at_best = np.full(len(made.members), np.inf), np.inf
         for score, loss in zip(scores, losses):
-            made.losses = lambda *_, score=score: torch.as_tensor(score, dtype=torch.float64)
+            made.exam.scores = lambda _, score=score: score
             made.loss = loss
             made.validate()
         return made.is_overfit
@@ -201,3 +201,56 @@ def test_widening_must_be_worth_it(spread, widening):
     low, _ = coordinate.interval(np.array([0.0, 1.0]))
     z = np.tile(low[0] + (low[1] - low[0]) * ndtri(INNER), (2000, 1))
     assert best_average([z, None], coordinate, y, np.ones(2000))[1] == widening
+
+
+def test_the_excess_of_losses_is_a_weighted_mean_with_its_variance():
+    rng = np.random.default_rng(0)
+    one, other, weight = rng.random((3, 2, 50))
+    found = excess(*(torch.as_tensor(a) for a in (one, other, weight)))
+    share = weight / weight.sum(axis=1, keepdims=True)
+    mean = [np.average(a - b, weights=w) for a, b, w in zip(one, other, weight)]
+    variance = [(s**2 * (a - b - m) ** 2).sum() for a, b, s, m in zip(one, other, share, mean)]
+    np.testing.assert_allclose(found[0], mean)
+    np.testing.assert_allclose(found[1], variance)
+
+
+@pytest.mark.parametrize(("clearly", "slide"), [(-1e9, True), (1e9, False)])
+def test_of_twins_one_goes_on_after_the_trial(large, monkeypatch, tmp_path, clearly, slide):
+    seen, drop = [], School._drop_useless_kinds
+
+    def noted(self):
+        seen.append({kind.slides for kind in self.kinds if kind.views == ("straight",)})
+        drop(self)
+        assert slide is self.net.any_slides is self.average.any_slides
+
+    monkeypatch.setattr(School, "_drop_useless_kinds", noted)
+    monkeypatch.setattr(school, "_CLEARLY", clearly)
+    monkeypatch.setattr(school, "useful_weights", lambda net, kinds, *_: np.eye(len(kinds))[-1])
+    X, y = rows()
+    model = GENTLE(**QUICK | {"n_steps": 600, "boosting": False}).fit(X, y)
+    assert seen[0] == {False, True}
+    assert all(len(after) <= 1 for after in seen[1:])
+    slides = {kind.slides for kind in model.ensemble_.kinds if kind.views == ("straight",)}
+    assert slides <= {slide}
+    model.save(tmp_path / "model")
+    back = gentle.load(tmp_path / "model")
+    assert back.ensemble_.kinds == model.ensemble_.kinds
+    assert np.array_equal(back.predict(X), model.predict(X))
+
+
+def test_networks_slide_where_the_probability_of_a_part_apart_depends_on_x(large):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (3000, 2))
+    apart = rng.random(3000) < 0.02 + 0.3 * (X[:, 0] > 0) * X[:, 0]
+    y = np.where(apart, rng.uniform(-30, 0, 3000), 0.2 * rng.normal(size=3000))
+    model = GENTLE(**QUICK | {"n_steps": 1500, "boosting": False}).fit(X, y)
+    assert any(kind.slides for kind in model.ensemble_.kinds)
+
+
+def test_a_model_saved_before_anything_slid_is_read(tmp_path):
+    X, y = rows()
+    model = GENTLE(**QUICK).fit(X, y)
+    arrays, facts = model.ensemble_.state()
+    facts["kinds"] = [kind[:2] for kind in facts["kinds"]]
+    back = type(model.ensemble_).restored(arrays, facts, X.shape[1], [1], "cpu")
+    assert back.kinds == model.ensemble_.kinds

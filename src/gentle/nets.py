@@ -11,6 +11,8 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
+_PACE = 2.0  # knots that a map slides per unit of its output
+
 
 class PaperMLP(nn.Module):
     """A scalar function of (x, s): the paper's T_θ(x, u) and its potential v_φ(x, y).
@@ -156,7 +158,7 @@ class QuantileMLP(nn.Module):
     ) -> None:
         super().__init__()
         sizes = itertools.pairwise([n_covariates, *widths, n_outputs])
-        self.layers = nn.ModuleList(_layer(n_in, n_out, generator) for n_in, n_out in sizes)
+        self.layers = nn.ModuleList(xavier_layer(n_in, n_out, generator) for n_in, n_out in sizes)
 
     def forward(self, x: Tensor) -> Tensor:
         """Covariates ``(B, d)`` to values ``(B, m)``."""
@@ -174,6 +176,10 @@ class MonotoneNet(nn.Module):
     tails: softplus makes an increment positive, and z_{k+1} - z_k scales it, so that equal outputs
     are a normal distribution. In between, the map is straight in z = Φ⁻¹(u); beyond, it goes on.
 
+    A map that slides has one more output, by which its increments move along z as a whole. Where a
+    part of the responses is apart from the others, and x decides about its probability, that moves
+    the gap between them; without, each increment would have to learn by itself when it is the gap.
+
     Args:
         n_members: Number of maps.
         n_inputs: Inputs of each.
@@ -181,9 +187,11 @@ class MonotoneNet(nn.Module):
         n_increments: Even number of increments.
         reach: The outermost knots are Φ(±reach).
         generator: Source of the initial weights; the global one is left alone.
+        slides: Whether each member slides, which it may take up later; None has no output for it.
     """
 
     knots: Tensor
+    slides: Tensor  # (K, 1, 1), how many knots an output of 1 stands for
 
     def __init__(
         self,
@@ -193,6 +201,7 @@ class MonotoneNet(nn.Module):
         n_increments: int = 64,
         reach: float = 3.3,
         generator: Generator | None = None,
+        slides: Sequence[bool] | None = None,
     ) -> None:
         super().__init__()
         self.n_members = n_members
@@ -209,15 +218,26 @@ class MonotoneNet(nn.Module):
             bias.uniform_(-spread, spread, generator=generator)
             if last:
                 bias[:, :, 1:] = math.log(math.e - 1)  # softplus of it is 1: a standard normal
+            if last and slides is not None:  # nothing slides at first
+                weight, bias = (functional.pad(part, (0, 1)) for part in (weight, bias))
             self.weights.append(nn.Parameter(weight))
             self.biases.append(nn.Parameter(bias))
         knots = torch.linspace(-reach, reach, n_increments + 1)
         self.register_buffer("knots", knots, persistent=False)
+        self.register_buffer("slides", torch.zeros(n_members, 1, 1), persistent=False)
+        self.let_slide(slides or [False] * n_members)
+
+    def let_slide(self, which: Sequence[bool]) -> None:
+        """From now on, let these members slide, and no others."""
+        pace = _PACE * torch.tensor(which, dtype=torch.float32)[:, None, None]
+        self.slides = pace.to(self.slides.device)
+        self.any_slides = any(which)
 
     def taken(self, members: Sequence[int]) -> MonotoneNet:
         """Some of the maps, with weights of their own."""
         found = copy.deepcopy(self)
         found.n_members = len(members)
+        found.let_slide((self.slides[list(members), 0, 0] > 0).tolist())
         for parameter in found.parameters():
             parameter.data = parameter.data[list(members)]
         return found
@@ -244,8 +264,13 @@ class MonotoneNet(nn.Module):
         return self.weights[0] if self.factor is None else self.weights[0] * self.factor
 
     def plain(self) -> MonotoneNet:
-        """The maps as they answer: nothing but layers."""
-        return self
+        """The maps as they answer: nothing but layers, and no output that nobody needs."""
+        if self.any_slides or self.weights[-1].shape[2] == len(self.knots):
+            return self
+        found = copy.deepcopy(self)
+        for part in (found.weights[-1], found.biases[-1]):
+            part.data = part.data[..., : len(self.knots)].clone()
+        return found
 
     def forward(self, x: Tensor) -> Tensor:
         """Inputs ``(K, B, d)``, each member its own, to values at the knots, ``(K, B, M + 1)``."""
@@ -255,7 +280,9 @@ class MonotoneNet(nn.Module):
         """The same from what the first layer gives, ``(K, B, width)``."""
         for weight, bias in zip(list(self.weights)[1:], list(self.biases)[1:]):
             x = torch.baddbmm(bias, functional.silu(x), weight)
-        rise = functional.softplus(x[..., 1:]) * (self.knots[1] - self.knots[0])
+        rise = functional.softplus(x[..., 1 : len(self.knots)]) * (self.knots[1] - self.knots[0])
+        if self.any_slides:
+            rise = slid(rise, self.slides * x[..., -1:])
         climb = functional.pad(rise.cumsum(-1), (1, 0))
         middle = climb.shape[-1] // 2
         return x[..., :1] + climb - climb[..., middle : middle + 1]
@@ -266,9 +293,13 @@ class MonotoneNet(nn.Module):
         first, *others = (weight[some] for weight in [self.first, *list(self.weights)[1:]])
         return list(zip([first[:, inputs], *others], (bias[some] for bias in self.biases)))
 
-    @staticmethod
-    def rises(x: Tensor, layers: list[tuple[Tensor, Tensor]]) -> Tensor:
+    def rises(self, x: Tensor, layers: list[tuple[Tensor, Tensor]], slides: bool = False) -> Tensor:
         """What members with these `layers` make of common inputs ``(B, d)``, without derivatives.
+
+        Args:
+            x: The inputs.
+            layers: Of the members.
+            slides: Whether they slide.
 
         Returns:
             The value at ½, then the increments between knots in units of the knots' distance,
@@ -278,10 +309,29 @@ class MonotoneNet(nn.Module):
         x = x.expand(len(weight), -1, -1)
         for of_layer, shift in hidden:
             x = functional.silu(torch.baddbmm(shift, x, of_layer), inplace=True)
-        last = torch.baddbmm(bias, x, weight)
-        found = functional.softplus(last)
+        last, n = torch.baddbmm(bias, x, weight), len(self.knots)
+        found = functional.softplus(last[..., :n])
+        if slides:
+            found[..., 1:] = slid(found[..., 1:], _PACE * last[..., n:])
         found[..., 0] = last[..., 0]
         return found
+
+
+def slid(rise: Tensor, by: Tensor) -> Tensor:
+    """Increments ``(..., M)`` that come from places further on, by ``(..., 1)`` of their distance.
+
+    In between two of them they are mixed; beyond the ends, the outermost ones go on.
+
+    Example:
+        >>> slid(torch.tensor([1.0, 2.0, 4.0, 8.0]), torch.tensor([1.5]))
+        tensor([3., 6., 8., 8.])
+    """
+    n = rise.shape[-1]
+    by = by.clamp(-n, n)
+    whole = by.detach().floor()
+    places = (torch.arange(n + 1, device=rise.device) + whole.long()).clamp_(0, n - 1)
+    found = rise.gather(-1, places.expand(*rise.shape[:-1], -1))
+    return torch.lerp(found[..., :-1], found[..., 1:], by - whole)
 
 
 class MonotoneMap(MonotoneNet):
@@ -307,65 +357,7 @@ class MonotoneMap(MonotoneNet):
         return below + (z - knots[right - 1]) / (knots[1] - knots[0]) * (above - below)
 
 
-class BridgeNet(nn.Module):
-    """The drift of a chain on the line at covariates x: a scalar function of (x, y, k).
-
-    The covariates, the state y and a sinusoidal embedding (16 numbers) of the time k each pass
-    through an encoder, one layer of 16 units; fully connected layers decode the three together.
-    SiLU throughout, Xavier-uniform weights and zero biases.
-
-    Args:
-        n_covariates: Number of columns of x, d.
-        widths: Units of the decoder's hidden layers.
-        n_steps: Times run from 0 to this.
-        generator: Source of the initial weights; the global one is left alone.
-    """
-
-    size = 16
-    embedding: Tensor
-
-    def __init__(
-        self,
-        n_covariates: int,
-        widths: Sequence[int],
-        n_steps: int,
-        generator: Generator | None = None,
-    ) -> None:
-        super().__init__()
-        size = self.size
-        self.of_x, self.of_y, self.of_time = (
-            _layer(n, size, generator) for n in (n_covariates, 1, size)
-        )
-        self.joined = _layer(3 * size, widths[0], generator)
-        sizes = itertools.pairwise([*widths, 1])
-        self.decoder = nn.ModuleList(_layer(n_in, n_out, generator) for n_in, n_out in sizes)
-        frequencies = torch.logspace(0, -2, size // 2)
-        angles = torch.arange(n_steps + 1)[:, None] * frequencies  # (N + 1, 8)
-        embedding = torch.cat([angles.sin(), angles.cos()], dim=1)
-        self.register_buffer("embedding", embedding, persistent=False)
-
-    def forward(self, x: Tensor, y: Tensor, k: Tensor) -> Tensor:
-        """Drifts at each covariate's own states.
-
-        Args:
-            x: Covariates, ``(B, d)``.
-            y: States, ``(B, m)``.
-            k: Times of the columns of ``y``, ``(m,)``, or ``(1,)`` for all.
-
-        Returns:
-            ``(B, m)``.
-        """
-        # The joining layer is linear: what x and k add to it is computed once for each of them.
-        for_x, for_y, for_time = self.joined.weight.split(self.size, dim=1)
-        h = functional.linear(functional.silu(self.of_y(y[:, :, None])), for_y)  # (B, m, width)
-        h = h + functional.linear(functional.silu(self.of_x(x)), for_x, self.joined.bias)[:, None]
-        h = h + functional.linear(functional.silu(self.of_time(self.embedding[k])), for_time)
-        for layer in self.decoder:
-            h = layer(functional.silu(h))
-        return h[:, :, 0]
-
-
-def _layer(n_in: int, n_out: int, generator: Generator | None) -> nn.Linear:
+def xavier_layer(n_in: int, n_out: int, generator: Generator | None) -> nn.Linear:
     """A layer whose initial weights come from this source: Xavier-uniform, zero biases."""
     here = "meta" if torch.get_default_device().type == "meta" else "cpu"  # shapes only, or all
     layer = nn.Linear(n_in, n_out, device="meta").to_empty(device=here)  # draws nothing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -10,7 +11,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import torch
 from scipy.stats import norm, qmc
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 
 from gentle.data import Grouped
 from gentle.distribution import QuantileTable
@@ -20,7 +22,7 @@ from gentle.models.base import Floats
 from gentle.models.checks import are_widths, fit_into_memory, is_count
 from gentle.models.intake import mean_crps
 from gentle.models.neural import NeuralGenerator, chosen_device, evaluate, is_device
-from gentle.nets import BridgeNet
+from gentle.nets import xavier_layer
 from gentle.spaces import Between, OneOf, Space
 from gentle.streams import Seed
 from gentle.training import train as run_epochs
@@ -30,6 +32,64 @@ _VALIDATION_PATHS, _VALIDATION_ROWS = 128, 32
 _MAX_NOISE = 2**20  # numbers behind an answer: paths times steps
 
 Direction = Literal["reference", "forward", "backward"]
+
+
+class BridgeNet(nn.Module):
+    """The drift of a chain on the line at covariates x: a scalar function of (x, y, k).
+
+    The covariates, the state y and a sinusoidal embedding (16 numbers) of the time k each pass
+    through an encoder, one layer of 16 units; fully connected layers decode the three together.
+    SiLU throughout, Xavier-uniform weights and zero biases.
+
+    Args:
+        n_covariates: Number of columns of x, d.
+        widths: Units of the decoder's hidden layers.
+        n_steps: Times run from 0 to this.
+        generator: Source of the initial weights; the global one is left alone.
+    """
+
+    size = 16
+    embedding: Tensor
+
+    def __init__(
+        self,
+        n_covariates: int,
+        widths: Sequence[int],
+        n_steps: int,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        size = self.size
+        self.of_x, self.of_y, self.of_time = (
+            xavier_layer(n, size, generator) for n in (n_covariates, 1, size)
+        )
+        self.joined = xavier_layer(3 * size, widths[0], generator)
+        sizes = itertools.pairwise([*widths, 1])
+        self.decoder = nn.ModuleList(xavier_layer(n_in, n_out, generator) for n_in, n_out in sizes)
+        frequencies = torch.logspace(0, -2, size // 2)
+        angles = torch.arange(n_steps + 1)[:, None] * frequencies  # (N + 1, 8)
+        embedding = torch.cat([angles.sin(), angles.cos()], dim=1)
+        self.register_buffer("embedding", embedding, persistent=False)
+
+    def forward(self, x: Tensor, y: Tensor, k: Tensor) -> Tensor:
+        """Drifts at each covariate's own states.
+
+        Args:
+            x: Covariates, ``(B, d)``.
+            y: States, ``(B, m)``.
+            k: Times of the columns of ``y``, ``(m,)``, or ``(1,)`` for all.
+
+        Returns:
+            ``(B, m)``.
+        """
+        # The joining layer is linear: what x and k add to it is computed once for each of them.
+        for_x, for_y, for_time = self.joined.weight.split(self.size, dim=1)
+        h = functional.linear(functional.silu(self.of_y(y[:, :, None])), for_y)  # (B, m, width)
+        h = h + functional.linear(functional.silu(self.of_x(x)), for_x, self.joined.bias)[:, None]
+        h = h + functional.linear(functional.silu(self.of_time(self.embedding[k])), for_time)
+        for layer in self.decoder:
+            h = layer(functional.silu(h))
+        return h[:, :, 0]
 
 
 class CDSB(NeuralGenerator):

@@ -178,7 +178,7 @@ class Ensemble:
         return arrays, {
             "n_members": self.net.n_members,
             "widths": self.net.widths,
-            "kinds": [[kind.coordinate, list(kind.views)] for kind in self.kinds],
+            "kinds": [[kind.coordinate, list(kind.views), kind.slides] for kind in self.kinds],
             "n_coordinates": len(self.coordinates),
             "weights": self.weights.tolist(),
             "widening": self.widening,
@@ -201,7 +201,7 @@ class Ensemble:
             return {k[len(start) :]: a for k, a in arrays.items() if k.startswith(start)}
 
         try:
-            kinds = [Kind(int(c), tuple(views)) for c, views in facts["kinds"]]
+            kinds = [Kind(int(c), tuple(views), *map(bool, s)) for c, views, *s in facts["kinds"]]
             n_members, n_coordinates = int(facts["n_members"]), int(facts["n_coordinates"])
             weights, widening = np.array(facts["weights"], float), float(facts["widening"])
             distance = None if facts.get("distance") is None else float(facts["distance"])
@@ -227,8 +227,15 @@ class Ensemble:
         boosting = Boosting.restored(own, n_columns) if (own := under("boosting")) else None
         n_boosted = 0 if boosting is None else 1
         inputs = Inputs.restored(under("inputs"), n_columns, n_boosted)
+        slides = [kinds[member % len(kinds)].slides for member in range(n_members)]
         net = loaded(
-            lambda source: MonotoneNet(n_members, len(inputs), widths, generator=source),
+            lambda source: MonotoneNet(
+                n_members,
+                len(inputs),
+                widths,
+                generator=source,
+                slides=slides if any(slides) else None,
+            ),
             under("net"),
             device,
         )

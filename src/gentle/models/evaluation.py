@@ -41,10 +41,12 @@ class Kind:
     Attributes:
         coordinate: Position of the response's coordinate.
         views: What it sees of the columns.
+        slides: Whether its increments slide (`MonotoneNet`).
     """
 
     coordinate: int
     views: tuple[View, ...]
+    slides: bool = False
 
 
 def visible(kinds: list[Kind], n_members: int, inputs: Inputs) -> Tensor:
@@ -123,10 +125,10 @@ class _Blocks:
     @torch.no_grad()
     def through(self, members: Ints) -> Iterator[Tensor]:
         """The rises of members of one kind, block by block, ``(len(members), B, M + 1)``."""
-        seen = self.seen[members[0]]
+        seen, slides = self.seen[members[0]], self.of_members[members[0]].slides
         layers = self.net.layers(members.tolist(), seen)
         for block in self.inputs[:, :, seen]:
-            yield self.net.rises(block, layers)
+            yield self.net.rises(block, layers, slides)
 
     def at_levels(self, rises: Floats) -> Floats:
         """From rises ``(..., n_blocks, B, M + 1)`` to values at the levels, ``(..., n, L)``."""

@@ -33,7 +33,9 @@ class EmphasisNet(MonotoneNet):
         self.emphasis = nn.Parameter(plain.weights[0].new_zeros(plain.n_members, len(free), 1))
         speed = torch.as_tensor(_SPEED * free, dtype=torch.float32)[:, None]
         self.register_buffer("speed", speed, persistent=False)
-        self.register_buffer("knots", plain.knots, persistent=False)
+        for name in ("knots", "slides"):
+            self.register_buffer(name, getattr(plain, name), persistent=False)
+        self.any_slides = plain.any_slides
 
     @property
     def factor(self) -> Tensor:

@@ -76,8 +76,8 @@ def learn(
     if boosting is not None and forest is None and not school.sees_boosted:
         boosting, inputs = None, school.forget_boosted()
     weights = np.append(weights[useful], weights[-1])
-    school.net.eval()
-    parts_of = (school.net, school.kinds, inputs, coordinates, forest, weights, widening)
+    net = school.net.plain().eval()
+    parts_of = (net, school.kinds, inputs, coordinates, forest, weights, widening)
     made = Ensemble(*parts_of, boosting=boosting)
     were_unseen = validation is not None or folds[0].seen is not folds[1].seen
     return made, history, crps, len(parts[2]) if were_unseen else 0

@@ -36,6 +36,13 @@ def pinball(v: Tensor, z: Tensor, level: Tensor, w: Tensor) -> Tensor:
     return torch.linalg.vecdot(gap, _slope(gap, level, w))
 
 
+def excess(one: Tensor, other: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """By how much rows' losses exceed others ``(K, n)`` in the mean, and its variance, ``(K,)``."""
+    share, more = weight / weight.sum(1, keepdim=True), one - other
+    mean = (share * more).sum(1, keepdim=True)
+    return mean[:, 0], (share * (more - mean)).square().sum(1)
+
+
 def of_marginal(z: Tensor, weight: Tensor, level: Tensor, w: Tensor) -> Tensor:
     """Twice the pinball loss of the quantiles of weighted responses ``(K, n)`` there, ``(K,)``."""
     ordered, order = z.sort(1)

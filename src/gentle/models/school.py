@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,11 +20,12 @@ from gentle.graph import partners
 from gentle.learners import Learner
 from gentle.models.averaging import dealt_out, useful_weights
 from gentle.models.evaluation import Kind, quadrature, visible
+from gentle.models.exam import Exam
 from gentle.models.first_layer import EmphasisNet, FirstLayer
 from gentle.models.inputs import Inputs
 from gentle.models.lessons import Fold, Lessons, with_unseen
 from gentle.models.neural import chosen_device
-from gentle.models.objective import Pinball, between, of_marginal, pinball
+from gentle.models.objective import Pinball, between
 from gentle.models.rates import Cycles, affordable, quickening
 from gentle.nets import MonotoneNet
 from gentle.optim import Adam
@@ -38,6 +39,7 @@ _TAIL_EMPHASIS = 0.5  # 1 is the CRPS; less gives outer levels more weight, whic
 _WINDOW = 100  # steps over which weights are averaged, a fifth of the cycle at most
 _LARGE = 5000  # rows above which networks are larger, learn together, and fill vacant places
 _LARGE_WIDTHS = (96, 144, 144)
+_VALUES = ("straight",)  # all that some networks see
 _CALM = 0.6  # factor of the first weights of networks that see values, on large tables
 _HOPELESS = 1.3  # times the best score, although the loss of what is taught has fallen
 _PROGRESS = 0.9998  # factor of the score that a cycle must reach to be worth another one
@@ -45,6 +47,7 @@ _TOLERANCE = 0.5  # standard errors
 _STRETCH = 1.5  # times as long go the cycles of one kind that is left alone
 _LOOK_AFTER = 2, 3  # cycles, at what is left to learn; the same of large tables
 _TRIAL_CYCLES = 3  # after which kinds of network that nobody needs give up their places
+_CLEARLY = 1.0  # standard errors by which networks that slide must be better than their twins
 
 
 class School(Learner):
@@ -65,10 +68,13 @@ class School(Learner):
         kinds: list[Kind],
         rng: np.random.Generator,
     ) -> None:
-        self.model, self.coordinates, self.inputs, self.kinds = model, coordinates, inputs, kinds
+        self.model, self.coordinates, self.inputs = model, coordinates, inputs
         self.folds, self.rng, self.device = folds, rng, chosen_device(model.device)
         self.lessons, n_rows = lessons, lessons.n_rows(folds)
         self.is_large = n_rows > _LARGE
+        if self.is_large:  # networks that see values have twins that slide
+            kinds = kinds + [replace(one, slides=True) for one in kinds if one.views == _VALUES]
+        self.kinds = kinds
         self.places = list(range(len(kinds)))  # where the kinds stood at the start
         self.members = list(itertools.product(range(len(folds)), kinds))  # fold and kind of each
         weights_seed, draws_seed = (int(seed) for seed in rng.integers(2**63, size=2))
@@ -88,7 +94,7 @@ class School(Learner):
         batch_size = model.setting("batch_size") or min(max(32, n_rows // 64), 1024)
         self.order, self.batch_size = lessons.order(folds, len(kinds), batch_size, rng)
         self.jitter = rng.random(max(len(fold.unseen.y) for fold in folds))
-        self._prepare_validation()
+        self.exam = self._exam()
         self.steps_per_epoch = math.ceil(self.order.shape[1] / self.batch_size)
         n_inputs = 0 if self.is_large else int(self.seen.sum())
         self.cycles = Cycles(self.steps_per_epoch, affordable(model.n_steps, n_inputs))
@@ -106,10 +112,12 @@ class School(Learner):
         widths = self.model.setting("hidden_widths")
         if self.is_large and self.model.hidden_widths is None:
             widths = _LARGE_WIDTHS
-        net = MonotoneNet(len(self.members), len(self.inputs), widths, generator=source)
+        slides = [kind.slides for _, kind in self.members] if self.is_large else None
+        sizes = len(self.members), len(self.inputs), widths
+        net = MonotoneNet(*sizes, generator=source, slides=slides)
         if not self.is_large:
             net = EmphasisNet(net, self.inputs.are_varied)
-        calm = [self.is_large and kind.views == ("straight",) for _, kind in self.members]
+        calm = [self.is_large and kind.views == _VALUES for _, kind in self.members]
         with torch.no_grad():  # as if the inputs that a member does not see were not there
             for weight in net.weights:
                 weight[calm] *= _CALM
@@ -117,19 +125,10 @@ class School(Learner):
             net.weights[0] *= (len(self.inputs) / self.seen.sum(2, keepdim=True)).sqrt()
         return net
 
-    def _prepare_validation(self) -> None:
-        most = max(len(fold.unseen.y) for fold in self.folds)
-        x, z, weight = [], [], []
-        for number, kind in self.members:
-            rows = self.folds[number].unseen
-            low, high = self.coordinates[kind.coordinate].interval(rows.y)
-            pick = np.resize(np.arange(len(rows.y)), most)
-            x.append(self.inputs.encode(rows.x)[pick])
-            jitter = self._tensor(self.jitter[: len(low)])
-            z.append(between(self._tensor(low), self._tensor(high), jitter)[pick])
-            weight.append(np.where(np.arange(most) < len(rows.y), rows.weight[pick], 0.0))
-        self.unseen_x = self._tensor(np.stack(x)) * self.seen
-        self.unseen_z, self.unseen_weight = torch.stack(z), self._tensor(np.stack(weight))
+    def _exam(self) -> Exam:
+        levels = self.level, self.level_weight
+        given = self.members, self.folds, self.coordinates, self.inputs
+        return Exam(*given, self.seen, self.jitter, levels)
 
     def train(self) -> list[dict[str, float]]:
         """Until the last cycle of the learning rate has brought nothing."""
@@ -150,7 +149,7 @@ class School(Learner):
 
     def state_dict(self) -> dict[str, Any]:
         """A copy of all that steps change, and which kinds of network are left."""
-        kinds = [(kind.coordinate, kind.views) for kind in self.kinds]
+        kinds = [astuple(kind) for kind in self.kinds]
         more = {"kinds": kinds, "places": self.places, "ends": self.cycles.ends.tolist()}
         return super().state_dict() | more
 
@@ -246,13 +245,11 @@ class School(Learner):
         moment that is best for one of them by itself is so by chance.
         """
         self.epoch += 1
-        before, found, total = self.best_score.mean(), [], self.unseen_weight.sum(1)
+        before, found = self.best_score.mean(), []
         for net in dict.fromkeys((self.net, self.average)):
-            values = net(self.unseen_x)
-            losses = self.losses(values, self.unseen_z, self.unseen_weight, total)
-            scores = losses.cpu().numpy()
+            scores = self.exam.scores(net)
             if self.is_large:
-                scores = self._of_kinds(scores)
+                scores = self.exam.of_kinds(scores)
             better = scores < self.best_score
             self._keep(net, better)
             self.best_score = np.where(better, scores, self.best_score)
@@ -263,39 +260,30 @@ class School(Learner):
         self.is_overfit = taught < self.loss_at_best and np.all(now > _HOPELESS * self.best_score)
         return float(now.mean())
 
-    def _of_kinds(self, scores: Floats) -> Floats:
-        """For each member the mean of its kind, ``(K,)`` both ways."""
-        n_folds = len(self.folds)
-        return np.tile(scores.reshape(n_folds, -1).mean(axis=0), n_folds)
-
     def _keep(self, net: MonotoneNet, chosen: NDArray[np.bool_]) -> None:
         """Let these weights of some members be their best ones."""
         which = torch.as_tensor(np.flatnonzero(chosen), device=self.device)
         for name, weight in net.state_dict().items():
             self.best[name][which] = weight[which]
 
-    @torch.no_grad()
     def _prefer_the_end(self) -> None:
         """At the end of a cycle, keep its weights unless the best so far are clearly better.
 
         In mid-cycle weights are noisy; that they came out best may be noise as well.
         """
+        now, best = self.exam.losses(self.average), self.exam.losses(self._held)
+        mean, error = self.exam.excess(now, best)
+        good = mean <= _TOLERANCE * error
+        self._keep(self.average, good)
+        scores = self.exam.of_kinds(self.exam.mean(now))
+        self.best_score = np.where(good, scores, self.best_score)
+
+    @property
+    def _held(self) -> MonotoneNet:
+        """The networks with the best weights so far."""
         held = copy.deepcopy(self.net)
         held.load_state_dict(self.best)
-        share = self.unseen_weight / self.unseen_weight.sum(1, keepdim=True)
-        now, best = (
-            2 * pinball(net(self.unseen_x), self.unseen_z, self.level, self.level_weight)
-            for net in (self.average, held)
-        )  # (K, n)
-        excess = now - best
-        mean = (share * excess).sum(1, keepdim=True)
-        variance = (share * (excess - mean)).square().sum(1).cpu().numpy()
-        shared = all(fold.unseen is self.folds[0].unseen for fold in self.folds)
-        error = np.sqrt(self._of_kinds(variance) / (1 if shared else len(self.folds)))
-        good = self._of_kinds(mean[:, 0].cpu().numpy()) <= _TOLERANCE * error
-        self._keep(self.average, good)
-        scores = self._of_kinds((share * now).sum(1).cpu().numpy())
-        self.best_score = np.where(good, scores, self.best_score)
+        return held
 
     def finished(self) -> bool:
         """Whether a whole cycle has brought nothing, or overfitting has gone far."""
@@ -317,10 +305,8 @@ class School(Learner):
 
     def _quicken(self) -> None:
         """Unless their size is given, take larger steps where little of the spread is left."""
-        marginal = of_marginal(self.unseen_z, self.unseen_weight, self.level, self.level_weight)
-        left = float(np.mean(self.best_score / marginal.clamp(min=1e-9).cpu().numpy()))
         if self.model.lr_generator is None:
-            self.rate *= quickening(left, self.is_large)
+            self.rate *= quickening(self.exam.left(self.best_score), self.is_large)
 
     def _drop_useless_kinds(self) -> None:
         """Go on only with the kinds of network that an average of the best so far would use.
@@ -328,10 +314,8 @@ class School(Learner):
         On large tables, which have few folds, more networks of these kinds take the places of the
         others: those that differ by their start alone are worth averaging too.
         """
-        now = {name: weight.clone() for name, weight in self.net.state_dict().items()}
-        self.net.load_state_dict(self.best)
-        weights = useful_weights(*self.parts)
-        self.net.load_state_dict(now)
+        self._part_twins()
+        weights = useful_weights(self._held, *self.parts[1:])
         if not self.is_large:
             useful = np.flatnonzero(weights)
             self.cycles.stretch(self.epoch, max(1.0, _STRETCH / len(useful)))
@@ -353,12 +337,26 @@ class School(Learner):
                 held[name][new] = weight[new]
         self.best_score[new] = self.score_before = np.inf
 
+    def _part_twins(self) -> None:
+        """Of twins, go on with the one that slides only if it is clearly better."""
+        for kind in [kind for kind in self.kinds if kind.slides]:
+            twin, n = replace(kind, slides=False), len(self.kinds)
+            if twin not in self.kinds:
+                continue
+            slides, stays = self.kinds.index(kind), self.kinds.index(twin)
+            losses, of_twin = self.exam.losses(self._held), slice(stays, None, n)
+            mean, error = self.exam.excess(losses[slides::n], losses[of_twin], of_twin)
+            loser = stays if mean[0] < -_CLEARLY * error[0] else slides
+            self.keep_kinds(np.delete(np.arange(n), loser))
+
     def _take_up(self, kinds: list[Kind]) -> None:
         """Let the networks, as many as before, be of these kinds; Adam starts afresh."""
         self.kinds = kinds
         self.members = list(itertools.product(range(len(self.folds)), kinds))
         self.seen = visible(kinds, len(self.members), self.inputs).to(self.device)
-        self._prepare_validation()
+        for net in (self.net, self.average):
+            net.let_slide([kind.slides for _, kind in self.members])
+        self.exam = self._exam()
         self.optimizer = Adam(self.net.parameters())
 
     def keep_kinds(self, numbers: Ints) -> None:
@@ -370,8 +368,8 @@ class School(Learner):
         average, self.net = self.average, self.net.taken(members)
         self.average = average.taken(members) if self.window > 1 else self.net
         self.best = {name: weight[members] for name, weight in self.best.items()}
-        for name in ("seen", "order", "unseen_x", "unseen_z", "unseen_weight"):
-            setattr(self, name, getattr(self, name)[members])
+        self.seen, self.order = self.seen[members], self.order[members]
+        self.exam.keep(members)
         self.members, self.kinds = [self.members[member] for member in members], kinds
         self.places = [self.places[number] for number in numbers]
         self.best_score = self.best_score[members]
