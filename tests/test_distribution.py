@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import norm
 
-from gentle.chunks import ChunkedDistribution
+from gentle.chunks import ChunkedDistribution, SharedDistribution, in_chunks
 from gentle.distribution import QuantileTable
 
 
@@ -114,12 +114,18 @@ def test_normal_quantiles_give_the_normal_crps():
     np.testing.assert_allclose(table.crps(y), expected, atol=1e-3)
 
 
-@given(st.integers(1, 40), st.integers(1, 11), st.integers(0, 10))
-def test_chunks_answer_like_the_whole(n, chunk, seed):
+@given(st.integers(1, 40), st.integers(1, 11), st.integers(0, 10), st.integers(1, 60))
+def test_chunks_answer_like_the_whole(n, chunk, seed, n_different):
     rng = np.random.default_rng(seed)
-    values = np.sort(rng.normal(size=(n, 9)), axis=1)
-    whole = QuantileTable(np.linspace(0, 1, 9), values)
-    parts = ChunkedDistribution(n, lambda rows: QuantileTable(whole.levels, values[rows]), chunk)
+    x = rng.integers(n_different, size=(n, 1)).astype(float)  # equal covariates, equal answers
+    values = np.sort(rng.normal(size=(n_different, 9)), axis=1)
+
+    def conditional(x):
+        return QuantileTable(np.linspace(0, 1, 9), values[x[:, 0].astype(int)])
+
+    whole, parts = conditional(x), in_chunks(x, conditional, chunk)
+    is_shared = n > chunk and len(np.unique(x)) < 0.8 * n
+    assert isinstance(parts, SharedDistribution if is_shared else ChunkedDistribution)
     y, u = rng.normal(size=(n, 3)), rng.random((n, 4))
     for answer in (
         lambda d: d.sample(5, random_state=1),
@@ -136,6 +142,8 @@ def test_chunks_answer_like_the_whole(n, chunk, seed):
         lambda d: d.std(),
     ):
         np.testing.assert_array_equal(answer(parts), answer(whole))
+        moved = parts.affine(2.0, 1.0), whole.affine(2.0, 1.0)
+        np.testing.assert_array_equal(*map(answer, moved))
     assert [tuple(map(list, row)) for row in parts.atoms()] == [([], [])] * n
     assert parts.event_shape == whole.event_shape == ()
 
@@ -143,7 +151,7 @@ def test_chunks_answer_like_the_whole(n, chunk, seed):
 def test_atoms_are_those_of_the_row_in_every_kind_of_distribution():
     table = QuantileTable([0.0, 0.2, 0.7, 1.0], [[0.0, 0.0, 3.0, 3.0], [1.0, 2.0, 2.0, 5.0]])
     chunks = ChunkedDistribution(2, lambda rows: QuantileTable(table.levels, table.values[rows]), 1)
-    for dist in (table, chunks):
+    for dist in (table, chunks, SharedDistribution(chunks, table, np.array([0, 1]))):
         (values, mass), (others, more) = dist.atoms()
         assert (values.tolist(), others.tolist()) == ([0.0, 3.0], [2.0])
         np.testing.assert_allclose(np.append(mass, more), [0.2, 0.3, 0.5])
@@ -168,6 +176,9 @@ def test_only_averages_have_a_spread():
         average = ChunkedDistribution(2, compute, chunk)
         assert average.spread().tolist() == [0.5, 0.25]
         assert average.affine(2.0, 9.0).spread().tolist() == [1.0, 0.5]
+    shared = SharedDistribution(average, average, np.array([1, 0, 0]))
+    assert shared.spread().tolist() == [0.25, 0.5, 0.5]
+    assert shared.affine(2.0, 9.0).spread().tolist() == [0.5, 1.0, 1.0]
     whole = compute(slice(0, 2))
     assert whole.row(1).spread().tolist() == [0.25]
     assert whole.repeat(3).spread().tolist() == [0.5] * 3

@@ -8,13 +8,38 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from gentle.data import group_rows
 from gentle.distribution import ConditionalDistribution, Floats
 from gentle.streams import Seed, as_seed
 from gentle.workers import by_threads
 
+Ints = NDArray[np.int64]
+
 _ROUND = 1024
+_WORTH = 0.8  # share of different covariates below which equal ones are asked once
+
+
+def in_chunks(
+    x: Floats, conditional: Callable[[Floats], ConditionalDistribution], chunk_rows: int
+) -> ConditionalDistribution:
+    """The distributions at many covariates, computed when they are asked something.
+
+    Args:
+        x: Covariates, ``(n, d)``.
+        conditional: Gives the distributions at some of them; a row's must not depend on others.
+        chunk_rows: Rows that it is given at once, about.
+    """
+
+    def at(x: Floats) -> ChunkedDistribution:
+        return ChunkedDistribution(len(x), lambda rows: conditional(x[rows]), chunk_rows)
+
+    if len(x) > chunk_rows:
+        first, group = group_rows(x)
+        if len(first) < _WORTH * len(x):
+            return SharedDistribution(at(x), at(x[first]), group)
+    return at(x)
 
 
 class ChunkedDistribution(ConditionalDistribution):
@@ -100,3 +125,64 @@ class ChunkedDistribution(ConditionalDistribution):
 
     def _at(self, question: str, points: Floats) -> Floats:
         return self._map(lambda part, rows: part._at(question, points[rows]))
+
+
+class SharedDistribution(ConditionalDistribution):
+    """Rows of which many are alike: a question that is the same for all is asked once for each.
+
+    Args:
+        every: The distributions of all rows, asked where each row has a question of its own.
+        different: Those that differ.
+        group: Which of these each row has, ``(n,)``.
+    """
+
+    def __init__(
+        self, every: ConditionalDistribution, different: ConditionalDistribution, group: Ints
+    ) -> None:
+        self._every, self._different, self._group = every, different, group
+
+    def __len__(self) -> int:
+        return len(self._group)
+
+    def ppf(self, u: Floats) -> Floats:  # noqa: D102
+        return self._every.ppf(u)
+
+    def _quantiles(self, levels: Floats) -> Floats:
+        found, out = self._different._quantiles(levels), np.empty((len(self), levels.size))
+
+        def fill(rows: slice) -> None:
+            np.take(found, self._group[rows], axis=0, out=out[rows], mode="clip")
+
+        by_threads(fill, len(out), _ROUND)
+        return out
+
+    def sample(  # noqa: D102
+        self,
+        n_samples: int = 1,
+        random_state: Seed = None,
+        u: ArrayLike | None = None,
+        first_row: int = 0,
+    ) -> Floats:
+        return self._every.sample(n_samples, random_state, u, first_row)
+
+    def mean(self) -> Floats:  # noqa: D102
+        return self._different.mean()[self._group]
+
+    def std(self) -> Floats:  # noqa: D102
+        return self._different.std()[self._group]
+
+    def atoms(  # noqa: D102
+        self, min_probability: float = 0.0
+    ) -> list[tuple[Floats, Floats]]:
+        found = self._different.atoms(min_probability)
+        return [found[number] for number in self._group]
+
+    def spread(self) -> Floats:  # noqa: D102
+        return self._different.spread()[self._group]
+
+    def affine(self, scale: float, shift: float) -> SharedDistribution:  # noqa: D102
+        parts = (part.affine(scale, shift) for part in (self._every, self._different))
+        return SharedDistribution(*parts, self._group)
+
+    def _at(self, question: str, points: Floats) -> Floats:
+        return self._every._at(question, points)

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm, t
 from sklearn.base import clone
 
-from gentle.chunks import ChunkedDistribution
+from gentle.chunks import in_chunks
 from gentle.distribution import ConditionalDistribution
 from gentle.streams import Seed, as_seed
 from gentle.workers import finished
@@ -213,12 +213,10 @@ class _Member:
     share: float
 
     def predict_dist(self, X: Any) -> ConditionalDistribution:
-        x = self.model._encoded_covariates(X)
+        def conditional(x: Floats) -> ConditionalDistribution:
+            return self.model.ensemble_.parts(x)[self.number][1]
 
-        def compute(rows: slice) -> ConditionalDistribution:
-            return self.model.ensemble_.parts(x[rows])[self.number][1]
-
-        return ChunkedDistribution(len(x), compute, _MEMBER_ROWS)
+        return in_chunks(self.model._encoded_covariates(X), conditional, _MEMBER_ROWS)
 
 
 def _members(model: Any) -> list[_Member]:

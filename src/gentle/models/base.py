@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from gentle.checkpoints import kept_in
-from gentle.chunks import ChunkedDistribution
+from gentle.chunks import in_chunks
 from gentle.covariates import CovariateEncoder
 from gentle.data import Grouped, Rows, Standardiser
 from gentle.distribution import ConditionalDistribution, QuantileTable
@@ -134,11 +134,11 @@ class ConditionalGenerator(RegressorMixin, BaseEstimator, ABC):
         x = self._encoded_covariates(X)
         scale, shift = float(self.response_encoder_.scale), float(self.response_encoder_.mean)
 
-        def compute(rows: slice) -> ConditionalDistribution:
-            dist = self._conditional(x[rows])
+        def conditional(x: Floats) -> ConditionalDistribution:
+            dist = self._conditional(x)
             return dist.affine(scale, shift) if self._encodes_response else dist
 
-        return ChunkedDistribution(len(x), compute, _CHUNK_CELLS // self._n_knots())
+        return in_chunks(x, conditional, _CHUNK_CELLS // self._n_knots())
 
     def predict(self, X: Any) -> Floats:
         """Conditional means, ``(n,)``."""

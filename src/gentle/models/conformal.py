@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from gentle.chunks import ChunkedDistribution
+from gentle.chunks import in_chunks
 from gentle.columns import taken
 from gentle.data import Standardiser, group_rows
 from gentle.distribution import ConditionalDistribution
@@ -182,10 +182,10 @@ class ConformalGenerator(ConditionalGenerator):
             raise ValueError(f"coverage must lie between 0 and 1, got {coverage}")
         x, low_high = self._encoded_covariates(X), self.recalibration_.scores_around(coverage)
 
-        def extended(rows: slice) -> ConditionalDistribution:
-            return self.recalibration_.extended(_own(self.model_, x[rows]))
+        def extended(x: Floats) -> ConditionalDistribution:
+            return self.recalibration_.extended(_own(self.model_, x))
 
-        family = ChunkedDistribution(len(x), extended, _CELLS // self._n_knots())
+        family = in_chunks(x, extended, _CELLS // self._n_knots())
         ends = family.quantile(low_high)
         ends[:, 0] = -np.inf if low_high[0] < BEYOND else ends[:, 0]
         ends[:, 1] = np.inf if low_high[1] > 1 - BEYOND else ends[:, 1]
