@@ -38,17 +38,20 @@ BEST_MOMENT = {(school, "_TOLERANCE"): -1e9}
 SAME_START = {(school, "_CALM"): 1.0}
 ANY_WIDENING = {(averaging, "_WORTH"): 1.0}
 FOUR_PARTS = {(learning, "_n_folds"): lambda n: 4}
+NONE_SLIDES, ALL_SLIDE = ({(school, "_CLEARLY"): bar} for bar in (1e9, -1e9))
 SMALL = {"hidden_widths": (128, 128)}
 VARIANTS: dict[str, tuple[dict[str, Any], dict]] = {
     "GENTLE()": ({}, {}),
     "layers of 128 and 128 units": (SMALL, {}),
     "values seen from a start like the others'": ({}, SAME_START),
+    "no network slides": ({}, NONE_SLIDES),
+    "all networks that see values slide": ({}, ALL_SLIDE),
     "each network keeps its own best moment": ({}, EACH_BY_ITSELF),
     "the best moment, however little it is ahead of the cycle's end": ({}, BEST_MOMENT),
     "any widening that is ahead": ({}, ANY_WIDENING),
     "all of these, and four parts in place of three": (
         SMALL,
-        SAME_START | EACH_BY_ITSELF | BEST_MOMENT | ANY_WIDENING | FOUR_PARTS,
+        SAME_START | NONE_SLIDES | EACH_BY_ITSELF | BEST_MOMENT | ANY_WIDENING | FOUR_PARTS,
     ),
 }
 

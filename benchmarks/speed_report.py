@@ -161,7 +161,15 @@ def _answers_text() -> list[str]:
     found = _of_answers()["all"]
     if not found:
         return []
-    lines = ["", "## Answers of `GENTLE()`, and of `GENTLE().distilled(X)`", ""]
+    lines = [
+        "",
+        "## Answers of `GENTLE()`, and of `GENTLE().distilled(X)`",
+        "",
+        "Rows are those of the training, again and again, as in a table of people or designs in "
+        "which covariates repeat: GENTLE answers for those that differ. All 100,000 differ where "
+        "it says so.",
+        "",
+    ]
     for key, values in found.items():
         first, second = np.array(values).T
         if key.endswith("draws"):
@@ -174,7 +182,7 @@ def _answers_text() -> list[str]:
         else:
             ratio = second / first
             lines.append(
-                f"- {key}: 100,000 rows × 100 levels in {np.median(first):.2f} s; `predict` with "
+                f"- {key}: 100 levels in {np.median(first):.2f} s; `predict` with "
                 f"two jobs {np.median(second):.1f} s (ten times 10,000 rows), "
                 f"{np.median(ratio):.2g} times as long ({ratio.min():.2g} to {ratio.max():.2g})."
             )
