@@ -109,26 +109,38 @@ class Trees:
         roots = self.root[trees]
         out = np.empty((len(x), len(roots)), np.int64)
         step = max(1, _CELLS_AT_ONCE // max(1, len(x)))
+        size, flat = min(step, len(roots)) * len(x), np.ravel(x)
+        room = (  # memory to work in, for all trees: to ask for it takes longer than the work
+            *(np.empty(size, np.int64) for _ in range(2)),
+            np.empty(size, flat.dtype),
+            np.empty(size),
+            np.empty(size, bool),
+        )
         for first in range(0, len(roots), step):
             some = slice(first, first + step)
-            out[:, some] = self._leaves(x, roots[some])
+            out[:, some] = self._leaves(flat, x.shape, roots[some], room)
         return out
 
-    def _leaves(self, x: NDArray[Any], roots: Ints) -> Ints:
+    def _leaves(
+        self, flat: NDArray[Any], shape: tuple[int, ...], roots: Ints, room: tuple[Any, ...]
+    ) -> Ints:
         place, named, feature, threshold, left = self._walk
-        n, width = x.shape
-        flat = np.ravel(x)
+        n, width = shape
         node = np.repeat(place[roots], n)  # (n_trees · n,), where each pair stands
         cell = np.tile(np.arange(n) * width, len(roots))
         pair, out = np.arange(len(node)), np.empty(len(node), np.int64)
         while len(node):
+            other, at, value, limit, right = (array[: len(node)] for array in room)
             for _ in range(_STEPS_AT_ONCE):  # those at a leaf stay there
-                at = feature.take(node)
+                feature.take(node, out=at, mode="clip")  # all are within: no other mode is as quick
                 at += cell
-                right = flat.take(at) > threshold.take(node)
-                node = left.take(node)
-                node += right
-            arrived = left.take(node) == node
+                flat.take(at, out=value, mode="clip")
+                threshold.take(node, out=limit, mode="clip")
+                np.greater(value, limit, out=right)
+                left.take(node, out=other, mode="clip")
+                np.add(other, right, out=node)
+            left.take(node, out=other, mode="clip")
+            arrived = other == node
             out[pair[arrived]] = node[arrived]
             inner = ~arrived
             node, cell, pair = node[inner], cell[inner], pair[inner]
