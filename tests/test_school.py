@@ -254,3 +254,14 @@ def test_a_model_saved_before_anything_slid_is_read(tmp_path):
     facts["kinds"] = [kind[:2] for kind in facts["kinds"]]
     back = type(model.ensemble_).restored(arrays, facts, X.shape[1], [1], "cpu")
     assert back.kinds == model.ensemble_.kinds
+
+
+@pytest.mark.parametrize(("n_steps", "have_twins"), [(599, False), (600, True)])
+def test_short_fits_have_no_twins_and_no_fit_ends_with_both(
+    large, monkeypatch, n_steps, have_twins
+):
+    kept = []
+    monkeypatch.setattr(School, "finished", lambda self: kept.append(self.kinds) or True)
+    model = GENTLE(**QUICK | {"n_steps": n_steps, "boosting": False}).fit(*rows())
+    assert any(kind.slides for kind in kept[0]) is have_twins
+    assert sum(kind.views == ("straight",) for kind in model.ensemble_.kinds) <= 1
