@@ -569,7 +569,13 @@ def test_the_command_survives_signals(sent, here, monkeypatch):
     )
     words = [sys.executable, "-c", program, *FIT.split(" "), "--seed", "5"]
     words = [word.replace("n_epochs=6", "n_epochs=40") for word in words]
-    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        words,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell's background job ignores SIGINT and hands that down to its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
     while not list(HIDDEN.glob("*.previous")):
         time.sleep(0.01)
         assert process.poll() is None
