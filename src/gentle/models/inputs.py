@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -103,10 +104,13 @@ class Inputs:
 
     def view(self, name: View) -> slice:
         """Where among the inputs a view stands."""
+        return self._places[name]
+
+    @cached_property
+    def _places(self) -> dict[View, slice]:
         d = len(self.knots) - self.n_boosted
         ends = np.cumsum([0, d, 2 * self.n_boosted, d, len(self.column)]).tolist()
-        order = ("straight", "boosted", "scores", "pieces")
-        return slice(*ends[order.index(name) :][:2])
+        return {name: slice(*ends[i : i + 2]) for i, name in enumerate(get_args(View))}
 
     def span(self, views: Sequence[View]) -> slice:
         """Where among the inputs views stand that follow each other."""

@@ -63,6 +63,8 @@ def between(low: Tensor, high: Tensor, u: Tensor) -> Tensor:
     Half-way between uniform points, with which small errors of z matter least for an atom's
     probability, and those of a standard normal, which join up with the normal scores on both sides.
     """
+    if torch.equal(low, high):  # as often: no atoms here
+        return low
     first, last = torch.special.ndtr(low), torch.special.ndtr(high)
     normal = torch.special.ndtri(first + (last - first) * u)
     even = low + (high - low) * u
