@@ -184,9 +184,14 @@ def _answers_text() -> list[str]:
             lines.append(
                 f"- {key}: 100 levels in {np.median(first):.2f} s; `predict` with "
                 f"two jobs {np.median(second):.1f} s (ten times 10,000 rows), "
-                f"{np.median(ratio):.2g} times as long ({ratio.min():.2g} to {ratio.max():.2g})."
+                f"{_times(np.median(ratio))} times as long "
+                f"({_times(ratio.min())} to {_times(ratio.max())})."
             )
     return lines
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.1f}"
 
 
 def _plot() -> None:

@@ -1,3 +1,4 @@
+import math
 import os
 import signal
 import subprocess
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gentle.workers import by_threads, finished, n_cores
 
@@ -106,3 +109,24 @@ def test_threads_within_threads_are_none(two_torch_threads):
 
     for found in by_threads(names, 4, 1):
         assert len(set(found)) == 1
+
+
+@given(
+    n=st.integers(0, 5000),
+    step=st.integers(1, 700),
+    multiple=st.integers(1, 64),
+    n_threads=st.integers(1, 6),
+)
+def test_slices_are_a_partition_that_keeps_all_threads_busy(n, step, multiple, n_threads):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("gentle.workers.n_cores", lambda: n_threads)
+        patched.delenv("OMP_NUM_THREADS", raising=False)
+        found = by_threads(lambda some: some, n, step * multiple, multiple)
+    assert [i for some in found for i in range(some.start, some.stop)] == list(range(n))
+    sizes = [some.stop - some.start for some in found]
+    assert all(0 < size <= step * multiple for size in sizes)
+    if len(sizes) > 1 and n_threads > 1:
+        assert all(size % multiple == 0 for size in sizes[:-1])
+        at_work = min(n_threads, math.ceil(n / (step * multiple)))
+        rounds = math.ceil(len(sizes) / at_work)
+        assert rounds * max(sizes) < n / at_work + rounds * multiple  # nobody has more than a share

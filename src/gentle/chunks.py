@@ -17,7 +17,7 @@ from gentle.workers import by_threads
 
 Ints = NDArray[np.int64]
 
-_ROUND = 1024
+_BLOCK = 256  # rows that models work on together
 _WORTH = 0.8  # share of different covariates below which equal ones are asked once
 
 
@@ -48,13 +48,13 @@ class ChunkedDistribution(ConditionalDistribution):
     Args:
         n_rows: Number of rows.
         compute: Gives the distribution of the rows of a slice.
-        chunk_rows: Rows per slice, about; from 1,024 on a multiple of it.
+        chunk_rows: Rows per slice at most, about.
     """
 
     def __init__(
         self, n_rows: int, compute: Callable[[slice], ConditionalDistribution], chunk_rows: int
     ) -> None:
-        whole = chunk_rows - chunk_rows % _ROUND  # blocks fill it, for models that work in such
+        whole = chunk_rows - chunk_rows % _BLOCK
         self._n_rows, self._compute, self._chunk_rows = n_rows, compute, whole or max(1, chunk_rows)
 
     def __len__(self) -> int:
@@ -71,9 +71,11 @@ class ChunkedDistribution(ConditionalDistribution):
     ) -> Any:
         if self._n_rows <= self._chunk_rows:
             return ask(self._only, slice(0, self._n_rows))
-        return joined(
-            by_threads(lambda rows: ask(self._compute(rows), rows), self._n_rows, self._chunk_rows)
-        )
+
+        def answered(rows: slice) -> Any:
+            return ask(self._compute(rows), rows)
+
+        return joined(by_threads(answered, self._n_rows, self._chunk_rows, _BLOCK))
 
     def ppf(self, u: Floats) -> Floats:  # noqa: D102
         return self._map(lambda part, rows: part.ppf(u[rows]))
@@ -153,7 +155,7 @@ class SharedDistribution(ConditionalDistribution):
         def fill(rows: slice) -> None:
             np.take(found, self._group[rows], axis=0, out=out[rows], mode="clip")
 
-        by_threads(fill, len(out), _ROUND)
+        by_threads(fill, len(out), 4 * _BLOCK)
         return out
 
     def sample(  # noqa: D102

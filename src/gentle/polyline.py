@@ -12,7 +12,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _N_CELLS = 4096
-_AT_ONCE = 12_288  # points; with what is made of them on the way they fit the cache
+_AT_ONCE = 2**17  # points; with what is made of them on the way they fit the cache
+_FEW = 4  # knots, each of which is compared with all points
 _LARGEST = np.finfo(np.float64).max
 
 
@@ -62,6 +63,11 @@ class Knots:
         return self._counted(z, np.less, "left")
 
     def _counted(self, z: Floats, passed: np.ufunc, side: Literal["left", "right"]) -> Ints:
+        if 0 < len(self.x) <= _FEW:
+            number = passed(self.x[0], z).astype(np.int64)
+            for knot in self.x[1:]:
+                number += passed(knot, z)
+            return number
         if not self._in_cells:
             return np.searchsorted(self.x, z, side)
         points, found = z.ravel(), np.empty(z.size, np.int64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import math
 import multiprocessing
 import os
 import signal
@@ -76,20 +77,33 @@ def n_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def by_threads(work: Callable[[slice], Any], n_items: int, step: int) -> list[Any]:
-    """``work`` on slices of at most ``step`` of n items, in order; NumPy lets threads run at once.
+def by_threads(
+    work: Callable[[slice], Any], n_items: int, step: int, multiple: int = 1
+) -> list[Any]:
+    """``work`` on slices of n items, in order; NumPy lets threads run at once.
 
-    ``OMP_NUM_THREADS`` limits the threads, as it does those of other libraries. Work that threads
-    ask for in their turn is done without further ones.
+    All threads get about as much to do. ``OMP_NUM_THREADS`` limits them, as it does those of other
+    libraries. Work that threads ask for in their turn is done without further ones.
+
+    Args:
+        work: What it does must not depend on where slices begin and end.
+        n_items: Number of items.
+        step: Items of a slice at most. Short slices are slow: threads wait for each other whenever
+            NumPy is called.
+        multiple: Of which slices, but for the last, have a multiple, if ``step`` is one.
 
     Example:
         >>> by_threads(lambda some: some.stop - some.start, 5, 2)
         [2, 2, 1]
     """
-    parts = [slice(i, min(i + step, n_items)) for i in range(0, n_items, step)]
     given = os.environ.get("OMP_NUM_THREADS", "")
     limit = int(given) if given.isdecimal() and int(given) > 0 else n_cores()
-    n_threads = min(limit, n_cores(), len(parts))
+    n_parts = math.ceil(n_items / step)
+    n_threads = min(limit, n_cores(), n_parts)
+    if n_threads > 1:
+        n_parts = n_threads * math.ceil(n_parts / n_threads)
+        step = min(step, multiple * math.ceil(n_items / n_parts / multiple))
+    parts = [slice(i, min(i + step, n_items)) for i in range(0, n_items, step)]
     if n_threads <= 1 or getattr(_here, "busy", False):
         return [work(part) for part in parts]
     with _no_further_threads():

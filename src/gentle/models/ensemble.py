@@ -30,7 +30,7 @@ from gentle.rowwise import rising
 
 Floats = NDArray[np.float64]
 
-
+_ROWS_AT_ONCE = 1024  # for which the answers of all parts are held in memory
 _SIGHTS = {
     "straight": "values", "boosted": "boosted trees", "scores": "ranks", "pieces": "pieces"
 }  # fmt: skip
@@ -131,12 +131,14 @@ class Ensemble:
 
     def spread(self, x: Floats) -> Floats:
         """Root mean square Wasserstein-2 distance of the parts from their average, ``(n,)``."""
-        parts = self.parts(x)
-        u = (np.arange(200) + 0.5) / 200
-        share = np.array([weight for weight, _ in parts])[:, None, None]
-        values = np.stack([table.quantile(u) for _, table in parts])
-        centre = (share * values).sum(axis=0)
-        return np.sqrt((share * (values - centre) ** 2).sum(axis=0).mean(axis=1))
+        out, u = np.empty(len(x)), (np.arange(200) + 0.5) / 200
+        share = np.array(self.shares())[:, None, None]
+        for first in range(0, len(x), _ROWS_AT_ONCE):
+            rows = slice(first, first + _ROWS_AT_ONCE)
+            values = np.stack([table.quantile(u) for _, table in self.parts(x[rows])])
+            centre = (share * values).sum(axis=0)
+            out[rows] = np.sqrt((share * (values - centre) ** 2).sum(axis=0).mean(axis=1))
+        return out
 
     def described(self) -> list[str]:
         """The ensemble in words."""

@@ -19,8 +19,8 @@ Ints = NDArray[np.int64]
 _MAX_ROWS_PER_TREE = 20_000
 _MAX_FEATURES = 0.5
 _MAX_EDGES = 2000  # more than are ever made
-_ROWS_AT_ONCE = 2000
-_SUMS_AT_ONCE = 128  # rows whose leaves are added up together; they fit the cache
+_ROWS_AT_ONCE = 8192
+_SUMS_AT_ONCE = 1024  # rows whose leaves are added up together; they fit the cache
 
 
 @dataclass(frozen=True)

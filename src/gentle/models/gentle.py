@@ -28,6 +28,8 @@ from gentle.responses import Bounds, Tails
 from gentle.spaces import Between, OneOf, Space
 from gentle.streams import Seed, as_seed
 
+_HELD_AT_ONCE = 6  # arrays as large as the answer, on the way to it
+
 
 class GENTLE(NeuralGenerator):
     r"""A map T(x, u) that makes uniform U distributed like Y given X = x.
@@ -315,8 +317,7 @@ class GENTLE(NeuralGenerator):
     def _n_knots(self) -> int:
         if self.is_game:
             return self.n_levels
-        held_at_once = max(self.ensemble_.net.n_members, 16)  # few rows at a time fit the cache
-        return self.ensemble_.n_knots * held_at_once
+        return self.ensemble_.n_knots * _HELD_AT_ONCE
 
     def _held_out(self) -> float:
         return self.validation_fraction if self.is_game and self.early_stopping else 0.0
