@@ -18,7 +18,7 @@ from gentle.workers import by_threads
 Floats = NDArray[np.float64]
 
 _LARGEST = np.finfo(np.float64).max / 2  # sums and differences of two values stay finite
-_CELLS_AT_ONCE = 2**17  # what fits into a cache
+_CELLS_AT_ONCE = 2**17  # few enough for a cache, many enough that threads seldom wait
 
 
 class ConditionalDistribution(ABC):

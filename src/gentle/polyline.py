@@ -12,7 +12,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _N_CELLS = 4096
-_AT_ONCE = 2**17  # points; with what is made of them on the way they fit the cache
+_AT_ONCE = 2**17  # points: few enough for a cache, many enough that threads seldom wait
 _FEW = 4  # knots, each of which is compared with all points
 _LARGEST = np.finfo(np.float64).max
 

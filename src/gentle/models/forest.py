@@ -20,7 +20,7 @@ _MAX_ROWS_PER_TREE = 20_000
 _MAX_FEATURES = 0.5
 _MAX_EDGES = 2000  # more than are ever made
 _ROWS_AT_ONCE = 8192
-_SUMS_AT_ONCE = 1024  # rows whose leaves are added up together; they fit the cache
+_SUMS_AT_ONCE = 1024  # rows whose leaves are added up together
 
 
 @dataclass(frozen=True)

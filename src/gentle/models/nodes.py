@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_CELLS_AT_ONCE = 2**17  # pairs of a row and a tree that go down together; they fit the cache
+_CELLS_AT_ONCE = 2**17  # pairs of a row and a tree that go down together
 _STEPS_AT_ONCE = 6  # down the trees before those that have arrived are sorted out
 
 
