@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from gentle.decoded import merged
 from gentle.models.evaluation import Kind, at_levels, evaluated, mixed, visible
 from gentle.models.inputs import Inputs
 from gentle.models.nodes import Trees
 from gentle.nets import MonotoneNet
-from gentle.responses import ResponseEncoder, _merged, translated
+from gentle.responses import ResponseEncoder, translated
 
 RANKS, VALUES = Kind(0, ("scores",)), Kind(1, ("straight",))
 BOTH = Kind(0, ("scores", "pieces"))
@@ -72,7 +73,7 @@ def test_knots_are_merged_in_the_order_of_levels_then_of_values():
     together = np.concatenate([np.broadcast_to(levels, values.shape), new], axis=1)
     all_values = np.concatenate([values, new_values], axis=1)
     order = np.lexsort((all_values, together), axis=1)
-    found = _merged((levels, values), (new, new_values))
+    found = merged((levels, values), (new, new_values))
     np.testing.assert_array_equal(found[0], np.take_along_axis(together, order, 1))
     np.testing.assert_array_equal(found[1], np.take_along_axis(all_values, order, 1))
 

@@ -38,7 +38,10 @@ def test_knots_too_near_or_too_far_for_cells_are_counted_too(x):
 def test_lines_between_knots_are_those_of_numpy(x, random):
     y = np.sort([random.uniform(-100, 100) for _ in x])
     y = y[np.searchsorted(x, x, "right") - 1]  # one value where knots coincide
-    np.testing.assert_allclose(Polyline(x, y)(around(x)), np.interp(around(x), x, y), rtol=1e-12)
+    z, rounding = around(x), 1e-15 * np.abs(y).max()
+    next_knot = np.append(y, np.inf)[np.searchsorted(x, z, "right")]
+    expected = np.minimum(np.interp(z, x, y), next_knot)  # NumPy's may be rounded beyond it
+    np.testing.assert_allclose(Polyline(x, y)(z), expected, rtol=1e-12, atol=rounding)
 
 
 def test_lines_go_on_beyond_the_knots_with_given_slopes():
@@ -49,6 +52,22 @@ def test_lines_go_on_beyond_the_knots_with_given_slopes():
 def test_a_line_too_steep_for_a_float_still_starts_at_its_knot():
     line = Polyline(np.array([0.0, 1e-9, 1.0]), np.array([-1.7e308, 0.0, 1.0]))
     np.testing.assert_array_equal(line(np.array([0.0, 1e-9, 1.0])), [-1.7e308, 0.0, 1.0])
+
+
+@given(knots)
+def test_rounding_lifts_nothing_above_a_plateau(x):
+    x = np.unique(np.append(x, [0.3, 0.7]))
+    y = np.repeat(x / 3, 2)[: len(x)]  # every other piece is level
+    z, line = around(x), Polyline(x, y)
+    next_knot = np.append(y, np.inf)[np.searchsorted(x, z, "right")]
+    assert np.all(line(z) <= next_knot)
+    np.testing.assert_array_equal(line(x), y)
+
+
+def test_between_knots_that_touch_there_is_nothing():
+    x, y = np.array([0.0, 1.0, 1.0 + 1e-9, 2.0]), np.array([5.0, 5.0, 7.0, 7.0])
+    z = np.array([0.5, 1.0, np.nextafter(1.0, 2), 1.0 + 5e-10, 1.0 + 1e-9, 1.5])
+    np.testing.assert_array_equal(Polyline(x, y, jump=2e-9)(z), [5, 5, 7, 7, 7, 7])
 
 
 def test_many_points_at_once_are_searched_as_each_by_itself():

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from gentle.decoded import DecodedTable
 from gentle.distribution import QuantileTable
 from gentle.polyline import Polyline
-from gentle.rowwise import pick, rising
 
 Floats = NDArray[np.float64]
 Bounds = tuple[float | None, float | None]
@@ -26,6 +26,7 @@ _LINEAR_PART = 0.2  # of the coordinate "ranks"
 _ATOM_WIDTH = 3.0  # of an atom of all the weight, in the coordinate "linear"
 _TAIL = 0.5  # standard deviations of the coordinate from which the tails' slope is taken
 _NEAR = 1e-9  # smallest distance of knots
+_TOUCHING = 2 * _NEAR  # of plateaus, between which there is nothing
 _FARTHEST = 1e6  # standard deviations; further out the knots could not be told apart
 _LARGEST = np.finfo(np.float64).max  # stands for infinity in files, which hold finite numbers
 
@@ -148,7 +149,8 @@ class ResponseEncoder:
     @cached_property
     def _line(self) -> Polyline:
         """From z to y, but for tails that bend."""
-        return Polyline(self.z, self.y, *np.where(self._bends, 0.0, self.slopes))
+        slopes = np.where(self._bends, 0.0, self.slopes)
+        return Polyline(self.z, self.y, *slopes, jump=_TOUCHING)
 
     @property
     def limits(self) -> Floats:
@@ -171,23 +173,7 @@ class ResponseEncoder:
             levels: From 0 to 1, ``(L,)``.
             z: Nondecreasing along a row, ``(n, L)``.
         """
-        plateaus = self.plateaus
-        if not len(plateaus):
-            return QuantileTable(levels, rising(self.decode(z)))
-        # Rounding must not lift a value above the knot that follows: an atom would move with it.
-        # Between plateaus that touch there is nothing.
-        above = self._line.knots.below(z)
-        next_knot = np.append(self.y, _LARGEST)[above]
-        touching = np.append(np.diff(self.z, prepend=-np.inf) <= 2 * _NEAR, False)[above]
-        y = np.where(touching, next_knot, np.minimum(self.decode(z), next_knot))
-        in_z = QuantileTable(levels, z)
-        ends = plateaus[:, :2].ravel()
-        crossing = in_z.cdf(np.broadcast_to(ends, (len(z), len(ends))))
-        crossing = np.maximum.accumulate(crossing, axis=1)
-        touching = 2 * np.flatnonzero(plateaus[1:, 0] - plateaus[:-1, 1] <= 2 * _NEAR) + 2
-        crossing[:, touching] = crossing[:, touching - 1]
-        atoms = np.clip(np.repeat(plateaus[:, 2], 2), y[:, :1], y[:, -1:])
-        return QuantileTable(*_merged((levels, y), (crossing, atoms)))
+        return DecodedTable(self, levels, z, _TOUCHING)
 
     def seen_from(self, source: ResponseEncoder) -> ResponseEncoder:
         """The coordinate of ``source``, with which `translated` and `decode` are one step."""
@@ -303,31 +289,6 @@ def _beyond(distance: Floats, room: float, slope: float) -> Floats:
         if np.isinf(room):
             return slope * distance
         return -room * np.expm1(-min(slope / room, _LARGEST) * distance)
-
-
-def _merged(curve: tuple[Floats, Floats], knots: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
-    """A row's curve with further knots on it, in the order of levels, then of values.
-
-    Args:
-        curve: Levels, increasing, ``(L,)``, and values, ``(n, L)``.
-        knots: Levels and values, both nondecreasing along a row, ``(n, m)`` each.
-
-    Returns:
-        Levels and values, ``(n, L + m)`` each, both nondecreasing along a row.
-    """
-    (levels, values), (new_levels, new_values) = curve, knots
-    place = np.searchsorted(levels, new_levels)  # as many of the curve's knots come before
-    same = np.minimum(place, len(levels) - 1)
-    place += (levels[same] == new_levels) & (pick(values, same) <= new_values)
-    place += np.arange(place.shape[1])
-    old = np.ones((len(values), len(levels) + place.shape[1]), bool)
-    np.put_along_axis(old, place, False, axis=1)
-    new, found = ~old, []
-    for ours, theirs in ((np.broadcast_to(levels, values.shape), new_levels), (values, new_values)):
-        together = np.empty(old.shape)
-        together[old], together[new] = ours.ravel(), theirs.ravel()
-        found.append(together)
-    return found[0], rising(found[1])
 
 
 def translated(z: Floats, source: ResponseEncoder, target: ResponseEncoder) -> Floats:

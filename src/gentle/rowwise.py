@@ -20,14 +20,15 @@ def search(a: Floats, v: Floats, side: str) -> NDArray[np.int64]:
     if v.shape[1] >= _MANY:
         found = [np.searchsorted(one, x, side=side) for one, x in zip(a, v)]  # type: ignore[call-overload]
         return np.array(found).reshape(v.shape)
-    lo = np.zeros(v.shape, np.int64)
-    hi = np.full(v.shape, a.shape[1], np.int64)
-    for _ in range(a.shape[1].bit_length()):  # bisection of all rows at once
-        middle = (lo + hi) // 2
-        probe = pick(a, np.minimum(middle, a.shape[1] - 1))
-        go_right = (probe < v if side == "left" else probe <= v) & (lo < hi)
-        lo, hi = np.where(go_right, middle + 1, lo), np.where(go_right, hi, middle)
-    return lo
+    passed = np.less if side == "left" else np.less_equal
+    entries, left = a.ravel(), a.shape[1]
+    start = left * np.arange(len(a))[:, None]
+    place = np.repeat(start, v.shape[1], axis=1)  # what is before it is passed: all rows at once
+    while left > 0:  # entries from there on of which it is not known
+        half = (left + 1) // 2
+        place += half * passed(entries.take(place + (half - 1)), v)
+        left -= half
+    return place - start
 
 
 def search_common(a: Floats, v: Floats, side: str) -> NDArray[np.int64]:
@@ -73,8 +74,14 @@ def interpolated(levels: Floats, values: Floats, u: Floats) -> Floats:
     at = right if levels.ndim == 1 else place
     l0, l1 = levels.ravel().take(at - 1), levels.ravel().take(at)
     v0, v1 = values.ravel().take(place - 1), values.ravel().take(place)
-    l1 -= l0
-    t = np.divide(u - l0, l1, out=np.zeros_like(l0), where=l1 > 0)
+    return between(u, (l0, v0), (l1, v1))
+
+
+def between(u: Floats, start: tuple[Floats, Floats], end: tuple[Floats, Floats]) -> Floats:
+    """Values at levels on straight lines, which go from a level and a value to another one."""
+    (l0, v0), (l1, v1) = start, end
+    run = l1 - l0
+    t = np.divide(u - l0, run, out=np.zeros_like(run), where=run > 0)
     t *= v1 - v0
     t += v0
     return np.minimum(t, v1, out=t)
@@ -100,7 +107,7 @@ def inverse(cdf: Floats, edges: Floats, u: Floats) -> Floats:
     return slope
 
 
-def between_columns(levels: Floats, values: Floats, u: Floats) -> Floats:
+def between_columns(levels: Floats, values: Floats, u: Floats, out: Floats | None = None) -> Floats:
     """`interpolated` for common levels u ``(m,)`` and common knots ``(K,)``, to the last bit."""
     right = np.maximum(np.searchsorted(levels, u, "left"), 1)
     l0, run = levels[right - 1], levels[right] - levels[right - 1]
@@ -109,4 +116,4 @@ def between_columns(levels: Floats, values: Floats, u: Floats) -> Floats:
     rise = v1 - v0
     rise *= t
     rise += v0
-    return np.minimum(rise, v1, out=rise)
+    return np.minimum(rise, v1, out=rise if out is None else out)

@@ -144,6 +144,8 @@ def dealt_out(weights: Floats, n_places: int) -> Ints:
 
 def averaged(parts: Sequence[Floats | None], weights: Floats) -> Floats:
     """The weighted mean of quantile functions."""
+    if len(parts) == 1 and weights[0] == 1:
+        return parts[0]  # type: ignore[return-value]
     return sum(weight * part for weight, part in zip(weights, parts) if weight > 0)  # type: ignore
 
 
