@@ -32,6 +32,7 @@ import pandas as pd
 import torch
 
 from gentle import GENTLE, cluster, streaming
+from gentle.models import lessons
 from gentle.teams import Team, together
 
 BATCHES = (8192, 16_384)
@@ -69,6 +70,12 @@ def model(n_steps: int, batch_size: int = BATCHES[0]) -> GENTLE:
     return GENTLE(**settings, random_state=0, verbose=0, device="cpu")
 
 
+def n_steps_of_epoch(n_rows: int, batch: int) -> int:
+    """Of a table in memory, of whose covariates some are held out."""
+    n_seen = n_rows - min(n_rows // 8, round(0.05 * n_rows) + 250, 2500)
+    return max(lessons._MIN_STEPS, math.ceil(n_seen / batch))
+
+
 def per_epoch(fitted: GENTLE) -> float:
     """Median seconds of an epoch, validation included; the first warms up."""
     return statistics.median(np.diff([record["seconds"] for record in fitted.history_]))
@@ -79,19 +86,19 @@ def spread(values: list[float]) -> str:
 
 
 def speed(n_rows: int, repeats: int, batch: int) -> list[str]:
-    frame, n_epochs = table(n_rows), 6
+    frame, n_epochs = table(n_rows), 4
     X, y = frame.drop(columns="y"), frame["y"]
-    n_steps = n_epochs * math.ceil(n_rows / batch)
+    each = n_steps_of_epoch(n_rows, batch)
     seconds: dict[int, list[float]] = {1: [], 2: []}
     for turn in range(repeats):
         for n_workers in (1, 2)[:: 1 - 2 * (turn % 2)]:
-            fitted = cluster.fit(model(n_steps, batch), X, y, n_workers=n_workers)
+            fitted = cluster.fit(model(n_epochs * each, batch), X, y, n_workers=n_workers)
             seconds[n_workers].append(per_epoch(fitted))
             print(f"{n_workers} worker(s): {seconds[n_workers][-1]:.2f} s", flush=True)
     ratios = [one / two for one, two in zip(seconds[1], seconds[2])]
     return [
-        f"{n_rows:,} rows of {N_COLUMNS} columns, batches of {batch:,}, one thread per worker, "
-        f"{repeats} fits each in turns; medians with the smallest and the largest.\n",
+        f"{n_rows:,} rows of {N_COLUMNS} columns, {each} batches of {batch:,} an epoch, one thread "
+        f"per worker, {repeats} fits each in turns; medians with the smallest and the largest.\n",
         "| workers | seconds per epoch |\n|---|---|",
         *(f"| {n} | {spread(found)} |" for n, found in seconds.items()),
         f"\nTwo workers are {spread(ratios)} times as fast as one.",
@@ -153,8 +160,7 @@ def growth(quick: bool) -> list[str]:
     X, y = frame.drop(columns="y"), frame["y"]
     found = []
     for batch in (2048, 4096, 8192, 16_384):
-        n_seen = len(y) - min(len(y) // 8, round(0.05 * len(y)) + 250, 2500)
-        steps = math.ceil(n_seen / batch)
+        steps = n_steps_of_epoch(len(y), batch)
         fitted = model(3 * steps, batch).fit(X, y)
         found.append((batch, per_epoch(fitted) / steps))
         lines.append(f"| {batch:,} | {found[-1][1]:.3f} |")
