@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gentle.data import row_hashes
+from gentle.models.bins import Bins
 from gentle.models.nodes import Trees
 from gentle.workers import by_threads
 
@@ -63,10 +64,11 @@ class Boosting:
             with threadpool_limits(1, user_api="openmp"):
                 return [one(number) for number in range(numbers.start, numbers.stop)]
 
-        def one(number: int) -> Any:
+        def one(number: int) -> tuple[Any, Bins]:
             seen, unseen = part != number, part == number
-            held_out = {"X_val": x[unseen], "y_val": z[unseen]}
-            return HistGradientBoostingRegressor(
+            bins = Bins(x[seen], weight[seen], max_bins)
+            held_out = {"X_val": bins.codes(x[unseen]), "y_val": z[unseen]}
+            model = HistGradientBoostingRegressor(
                 learning_rate=_RATE,
                 max_iter=max_trees,
                 max_leaf_nodes=_MAX_LEAVES,
@@ -77,18 +79,22 @@ class Boosting:
                 early_stopping=True,  # type: ignore[arg-type]
                 n_iter_no_change=_PATIENCE,
                 random_state=seed,
-            ).fit(x[seen], z[seen], weight[seen], sample_weight_val=weight[unseen], **held_out)
+            )
+            held_out["sample_weight_val"] = weight[unseen]
+            return model.fit(bins.codes(x[seen]), z[seen], weight[seen], **held_out), bins
 
-        models = [model for some in by_threads(grown, n_parts, at_once) for model in some]
-        n_trees = [max(1, int(np.argmax(model.validation_score_))) for model in models]
+        found = [pair for some in by_threads(grown, n_parts, at_once) for pair in some]
+        n_trees = [max(1, int(np.argmax(model.validation_score_))) for model, _ in found]
         nodes = [
-            tree.nodes for model, n in zip(models, n_trees) for (tree,) in model._predictors[:n]
+            (tree.nodes, bins)
+            for (model, bins), n in zip(found, n_trees)
+            for (tree,) in model._predictors[:n]
         ]
         return cls(
             Trees.boosted(nodes),
-            np.concatenate([node["value"] for node in nodes]),
+            np.concatenate([node["value"] for node, _ in nodes]),
             np.cumsum([0, *n_trees]),
-            np.array([model._baseline_prediction.item() for model in models]),
+            np.array([model._baseline_prediction.item() for model, _ in found]),
         )
 
     def extended(self, x: Floats, *, honest: bool = False) -> Floats:

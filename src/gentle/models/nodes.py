@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gentle.models.bins import Bins
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -59,16 +61,20 @@ class Trees:
         return cls(feature, threshold, children, np.asarray(root))
 
     @classmethod
-    def boosted(cls, nodes: Iterable[NDArray[Any]]) -> Trees:
-        """Trees of scikit-learn's histogram gradient boosting, from the records of their nodes."""
+    def boosted(cls, grown: Iterable[tuple[NDArray[Any], Bins]]) -> Trees:
+        """Trees of scikit-learn's histogram gradient boosting, grown on the codes of bins.
+
+        Args:
+            grown: Records of a tree's nodes, and the bins.
+        """
         return cls.joined(
             (
                 np.where(node["is_leaf"], -1, node["feature_idx"]),
-                node["num_threshold"],
+                bins.thresholds(node["feature_idx"].astype(np.int64), node["num_threshold"]),
                 node["left"],
                 node["right"],
             )
-            for node in nodes
+            for node, bins in grown
         )
 
     @classmethod

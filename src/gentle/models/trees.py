@@ -14,6 +14,7 @@ from gentle.data import Grouped
 from gentle.distribution import QuantileTable
 from gentle.models import checks
 from gentle.models.base import ConditionalGenerator, Floats
+from gentle.models.bins import Bins
 from gentle.models.checks import is_count
 from gentle.models.levels import even_levels, table_through
 from gentle.models.nodes import Ints, Trees, check_shares
@@ -276,11 +277,12 @@ class BoostedQuantiles(ConditionalGenerator):
     ) -> dict[str, Any]:
         from sklearn.ensemble import HistGradientBoostingRegressor
 
-        held_out = {}
-        if validation is not None:
-            held_out = {"X_val": validation.x[validation.group], "y_val": validation.y}
-            held_out["sample_weight_val"] = validation.weight / validation.weight.mean()
         x, weight = train.x[train.group], train.weight / train.weight.mean()
+        bins, held_out = Bins(x, weight), {}
+        x = bins.codes(x)
+        if validation is not None:
+            held_out = {"X_val": bins.codes(validation.x[validation.group]), "y_val": validation.y}
+            held_out["sample_weight_val"] = validation.weight / validation.weight.mean()
         seed = int(rng.integers(2**31))
         models = [
             HistGradientBoostingRegressor(
@@ -299,7 +301,7 @@ class BoostedQuantiles(ConditionalGenerator):
         ]
         nodes = [tree.nodes for model in models for (tree,) in model._predictors]
         return {
-            "trees_": Trees.boosted(nodes),
+            "trees_": Trees.boosted((node, bins) for node in nodes),
             "start_": np.cumsum([0] + [len(model._predictors) for model in models]),
             "values_": np.concatenate([node["value"] for node in nodes]),
             "baseline_": np.array([model._baseline_prediction.item() for model in models]),
