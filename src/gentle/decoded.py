@@ -24,10 +24,12 @@ class Coordinate(Protocol):
 
     def decode(self, z: Floats) -> Floats:
         """Responses, nondecreasing but for rounding, which lifts none above the next atom."""
+        ...
 
     @property
     def plateaus(self) -> Floats:
         """First z, last z and y of each atom, ``(n_atoms, 3)``."""
+        ...
 
 
 class DecodedTable(QuantileTable):

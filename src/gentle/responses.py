@@ -149,8 +149,8 @@ class ResponseEncoder:
     @cached_property
     def _line(self) -> Polyline:
         """From z to y, but for tails that bend."""
-        slopes = np.where(self._bends, 0.0, self.slopes)
-        return Polyline(self.z, self.y, *slopes, jump=_TOUCHING)
+        below, above = np.where(self._bends, 0.0, self.slopes)
+        return Polyline(self.z, self.y, below, above, _TOUCHING)
 
     @property
     def limits(self) -> Floats:
