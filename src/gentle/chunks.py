@@ -183,8 +183,8 @@ class SharedDistribution(ConditionalDistribution):
         return self._different.spread()[self._group]
 
     def affine(self, scale: float, shift: float) -> SharedDistribution:  # noqa: D102
-        parts = (part.affine(scale, shift) for part in (self._every, self._different))
-        return SharedDistribution(*parts, self._group)
+        every, different = (part.affine(scale, shift) for part in (self._every, self._different))
+        return SharedDistribution(every, different, self._group)
 
     def _at(self, question: str, points: Floats) -> Floats:
         return self._every._at(question, points)
