@@ -40,6 +40,10 @@ axis = gentle.plots.pit(model, *data.test)
 table = diagnostics.calibration(model, *data.test, by="educ")
 print(table.groupby(level="group", sort=False)[["n", "verdict"]].first().to_string())
 
+# %% [markdown]
+# The more rows, the smaller a fault that is found: of all rows together a verdict may be harsher
+# than of each subgroup. How large it is, the picture shows.
+
 # %% Observed against nominal shares for each level of schooling
 axis = gentle.plots.reliability(model, *data.test, by="educ")
 
