@@ -205,9 +205,7 @@ def test_the_coverage_is_that_of_the_diagnostics(page, rows):
 def test_subgroups_are_those_of_the_diagnostics(page, rows):
     model, X, y = rows
     shown = page.rows("All subgroups")
-    towns = diagnostics.calibration(
-        model, X, y, by="town", levels=np.arange(1, 20) / 20, confidence=1 - 0.05 / 4
-    )
+    towns = diagnostics.calibration(model, X, y, by="town", confidence=1 - 0.05 / 4)
     covered = diagnostics.coverage(model, X, y, by="town", coverages=[0.9])
     for town in ("Rome", "Oslo", "Bern"):
         cells = shown["town", town]

@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 By = str | ArrayLike | Callable[[Any], ArrayLike] | None
 
-_LEVELS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+LEVELS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 _ALL, _MISSING = "all rows", "missing"
 _MAX_DISTINCT = 8  # a column of more numbers is cut into quarters
 _MAX_LANDMARKS = 20_000  # training rows to which distances are taken
@@ -68,7 +68,7 @@ def calibration(
     y: ArrayLike,
     by: By = None,
     *,
-    levels: ArrayLike = _LEVELS,
+    levels: ArrayLike = LEVELS,
     confidence: float = 0.95,
     sample_weight: ArrayLike | None = None,
     random_state: Seed = 0,

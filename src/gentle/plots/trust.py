@@ -89,7 +89,7 @@ def reliability(
         ['all rows: calibrated']
     """
     axis = canvas.new_axes(axis)
-    levels = np.arange(1, 20) / 20
+    levels = np.array(diagnostics.LEVELS)
     table = diagnostics.calibration(
         model, X, y, by, levels=levels, confidence=confidence, random_state=random_state
     )

@@ -25,7 +25,6 @@ COVERAGES = (0.5, 0.8, 0.9)
 LEVELS = (0.05, 0.5, 0.95)  # of the quantiles that are shown
 FEW = 20  # rows of a subgroup, too few to say that all is well
 _ERROR = 0.05  # probability that a right model has any subgroup called wrong
-_SHARES = np.arange(1, 20) / 20  # levels of the calibration, those of `gentle.plots.reliability`
 _N_TABLES = 1000  # simulated ones
 _MIDDLES = (np.arange(50) + 0.5) / 50
 _N_ATOMS = 5
@@ -179,9 +178,9 @@ def _atoms(dist: ConditionalDistribution, y: Floats) -> Frame:
 
 
 def calibration_of(answers: Answers, by: Any = None, error: float = _ERROR) -> Frame:
-    """`gentle.diagnostics.calibration` at 19 levels, without asking the model again."""
+    """`gentle.diagnostics.calibration`, without asking the model again."""
     unit, pit = answers.levels()
-    return diagnostics.calibration(unit, None, pit, by, levels=_SHARES, confidence=1 - error)
+    return diagnostics.calibration(unit, None, pit, by, confidence=1 - error)
 
 
 def subgroups(answers: Answers, partitions: Mapping[str, pd.Series]) -> Frame:
