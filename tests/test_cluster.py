@@ -226,7 +226,10 @@ def kill_when(ready, title, killed):
             time.sleep(0.1)
             found = [pid for pid, name in descendants().items() if title in name]
             if found and ready():
-                os.kill(found[-1], signal.SIGKILL)
+                try:
+                    os.kill(found[-1], signal.SIGKILL)
+                except ProcessLookupError:  # one of an earlier search, which has just ended
+                    continue
                 killed.append(found[-1])
                 return
 
