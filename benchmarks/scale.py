@@ -7,7 +7,7 @@ Python, PyTorch and all else. Synthetic rows have ten columns, of which five mat
 ("varying-spread" of `gentle.datasets`), and a known law: W1 is the mean distance of quantile
 functions from the true ones at 2,000 new rows, the excess CRPS is what a perfect forecast saves.
 
-python benchmarks/scale.py                              # fits without a record; an hour for all
+python benchmarks/scale.py                              # fits without a record; 20 minutes
 python benchmarks/scale.py --fits ldw-cps,memory:100000 # these anew
 python benchmarks/scale.py --before FOLDER              # also an earlier version of the package
 """

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from gentle.decoded import merged
 from gentle.models.evaluation import Kind, at_levels, evaluated, mixed, visible
 from gentle.models.inputs import Inputs
 from gentle.models.nodes import Trees
@@ -62,20 +61,6 @@ def test_two_steps_from_a_coordinate_to_the_response_can_be_one(bounds, atoms):
     direct, two_steps = ranks.seen_from(linear), ranks.decode(translated(z, linear, ranks))
     np.testing.assert_allclose(direct.decode(z), two_steps, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(direct.plateaus[:, 2], ranks.plateaus[:, 2], rtol=0)
-
-
-def test_knots_are_merged_in_the_order_of_levels_then_of_values():
-    rng = np.random.default_rng(0)
-    levels = np.linspace(0, 1, 9)
-    values = np.sort(rng.integers(0, 9, (60, 9)) / 8, axis=1)
-    new = np.sort(rng.integers(0, 17, (60, 5)) / 16, axis=1)  # some on the levels, some twice
-    new_values = np.array([np.interp(u, levels, row) for u, row in zip(new, values)])
-    together = np.concatenate([np.broadcast_to(levels, values.shape), new], axis=1)
-    all_values = np.concatenate([values, new_values], axis=1)
-    order = np.lexsort((all_values, together), axis=1)
-    found = merged((levels, values), (new, new_values))
-    np.testing.assert_array_equal(found[0], np.take_along_axis(together, order, 1))
-    np.testing.assert_array_equal(found[1], np.take_along_axis(all_values, order, 1))
 
 
 def test_nodes_with_two_parents_are_refused():

@@ -6,7 +6,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from gentle.distribution import QuantileTable
 from gentle.responses import ResponseEncoder, find_atoms
 
 GRID = (np.arange(50_000) + 0.5) / 50_000
@@ -124,33 +123,6 @@ def test_the_probability_of_an_atom_is_the_length_of_levels_on_its_plateau(kind)
             assert found.get(atom, 0.0) == pytest.approx(share, abs=1e-4)
     if discrete:
         assert np.isin(table.sample(2000, random_state=0), one.y).all()
-
-
-@given(
-    st.lists(st.sampled_from([-2.0, 0.0, 0.5, 1.0, 7.0]), max_size=4, unique=True),
-    st.integers(0, 2**32),
-    st.sampled_from(["ranks", "linear"]),
-    st.integers(1, 60),
-)
-def test_common_levels_are_answered_as_by_the_whole_table(atoms, seed, scale, n_levels):
-    rng = np.random.default_rng(seed)
-    y = rng.normal(size=300) * 3
-    if atoms:  # they may be all of it, so that plateaus touch
-        y = np.where(rng.random(300) < rng.choice([0.1, 0.6, 1]), rng.choice(atoms, 300), y)
-    y[0] += 1.0  # not constant
-    one = encoder(y, scale=scale)
-    levels = np.concatenate([[0.0], np.unique(rng.random(12)), [1.0]])
-    z = np.sort(rng.normal(size=(20, len(levels))), axis=1)
-    z[10:] = np.sort(
-        np.where(rng.random(z[10:].shape) < 0.5, rng.choice(one.z, z[10:].shape), z[10:])
-    )
-    table = one.table(levels, z)
-    u = np.concatenate([rng.random(n_levels), levels, table.levels[::7].ravel(), [0.0, 1.0, 0.5]])
-    whole = QuantileTable(table.levels, table.values)
-    np.testing.assert_allclose(table.quantile(u), whole.quantile(u), rtol=1e-12, atol=1e-13)
-    at_atom = np.isin(whole.quantile(u), one.plateaus[:, 2])
-    np.testing.assert_array_equal(table.quantile(u)[at_atom], whole.quantile(u)[at_atom])
-    assert np.all(np.diff(table.quantile(np.sort(u)), axis=1) >= 0)
 
 
 @pytest.mark.parametrize("scale", ["ranks", "linear"])
