@@ -51,6 +51,8 @@ class Ensemble:
         boosting: Trees whose expectation is a further column for all of these, or None.
         distance: If this is one network that imitates an average, how far it is from it: the mean
             Wasserstein distance, in units of the response.
+        excess: In this case, the part by which its CRPS is larger, if the average is right.
+        pupil: One network that imitates this average and answers in its place, or None.
     """
 
     net: MonotoneNet
@@ -62,9 +64,13 @@ class Ensemble:
     widening: float
     distance: float | None = None
     boosting: Boosting | None = None
+    excess: float | None = None
+    pupil: Ensemble | None = None
 
     def table(self, x: Floats) -> QuantileTable:
         """Distributions at encoded covariates ``(n, d)``, in units of the response."""
+        if self.pupil is not None:
+            return self.pupil.table(x)
         if self._alone is None:
             return self.coordinates[0].table(LEVELS, self.average(x))
         number, coordinate = self._alone
@@ -157,6 +163,9 @@ class Ensemble:
             said = [f"One network that imitates an average, {self.distance:.3g} away from it"]
         if self.widening != 1:
             said[0] += f", made {self.widening - 1:.0%} wider"
+        if self.pupil is not None:
+            worse = f"{100 * (self.pupil.excess or 0):.1g} %"
+            said.append(f"One network that imitates it answers, with a CRPS that is {worse} larger")
         atoms = self.coordinates[0].plateaus[:, 2]
         if len(atoms):
             shown = ", ".join(f"{value:g}" for value in atoms[:5])
@@ -177,6 +186,8 @@ class Ensemble:
         holders |= {} if self.boosting is None else {"boosting": self.boosting}
         for prefix, holder in holders.items():
             arrays |= {f"{prefix}.{name}": array for name, array in holder.arrays().items()}
+        own, pupil = ({}, None) if self.pupil is None else self.pupil.state()
+        arrays |= {f"pupil.{name}": array for name, array in own.items()}
         return arrays, {
             "n_members": self.net.n_members,
             "widths": self.net.widths,
@@ -185,6 +196,8 @@ class Ensemble:
             "weights": self.weights.tolist(),
             "widening": self.widening,
             "distance": self.distance,
+            "excess": self.excess,
+            "pupil": pupil,
         }
 
     @classmethod
@@ -206,7 +219,10 @@ class Ensemble:
             kinds = [Kind(int(c), tuple(views), *map(bool, s)) for c, views, *s in facts["kinds"]]
             n_members, n_coordinates = int(facts["n_members"]), int(facts["n_coordinates"])
             weights, widening = np.array(facts["weights"], float), float(facts["widening"])
-            distance = None if facts.get("distance") is None else float(facts["distance"])
+            distance, excess = (
+                None if facts.get(name) is None else float(facts[name])
+                for name in ("distance", "excess")
+            )
             widths = [int(width) for width in facts.get("widths", widths)]
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"its ensemble is damaged ({error})") from None
@@ -224,6 +240,7 @@ class Ensemble:
             and are_widths(widths)
             and 0 < widening < 10
             and (distance is None or 0 <= distance < np.inf)
+            and (excess is None or 0 <= excess < np.inf)
         ):
             raise ValueError("its ensemble is damaged: its parts do not fit together")
         boosting = Boosting.restored(own, n_columns) if (own := under("boosting")) else None
@@ -245,4 +262,10 @@ class Ensemble:
             ResponseEncoder.restored(under(f"coordinate{i}")) for i in range(n_coordinates)
         ]
         trees = LeafShares.restored(forest, n_columns + n_boosted) if forest else None
-        return cls(net, kinds, inputs, coordinates, trees, weights, widening, distance, boosting)
+        parts = net, kinds, inputs, coordinates, trees, weights, widening, distance, boosting
+        if (of_pupil := facts.get("pupil")) is None:
+            return cls(*parts, excess=excess)
+        if not isinstance(of_pupil, dict) or of_pupil.get("pupil") is not None:
+            raise ValueError("its ensemble is damaged: its pupil is none")
+        pupil = cls.restored(under("pupil"), of_pupil, n_columns, widths, device)
+        return cls(*parts, excess=excess, pupil=pupil)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
@@ -16,7 +17,7 @@ from gentle.distribution import ConditionalDistribution
 from gentle.models import checks, settings
 from gentle.models.base import Floats
 from gentle.models.checks import is_count
-from gentle.models.distillation import distilled
+from gentle.models.distillation import Effort, distilled
 from gentle.models.ensemble import Ensemble
 from gentle.models.game import MIN_RESPONSES_FOR_SKILL, Map, map_values, play, rearranged
 from gentle.models.intake import crps_of_marginal
@@ -68,9 +69,14 @@ class GENTLE(NeuralGenerator):
         atoms: Look for values that many responses share.
         hidden_widths: Units of the hidden layers. None is (128, 128), with more than 5,000 rows
             (96, 144, 144), or the paper's.
-        n_trees: Regression trees beside the networks; 0 for none.
+        n_trees: Regression trees beside the networks; 0 for none. None is 100, in fits of fewer
+            than 600 steps 50.
         boosting: Let some networks, and the trees, see what boosted trees expect, if unseen rows
             are predicted better for it; not below 200 covariates.
+        compact: With more than 5,000 rows (and 600 steps), teach one network the average's answers,
+            and let it answer if that is as good: if its CRPS is at most 0.2 % larger, were the
+            average right. ``ensemble_.pupil`` is this network, or None. False always answers with
+            the average itself.
         n_steps: Training steps, at most (more where one epoch needs more, and half as many again
             for networks of a kind that is left alone; up to 5,000 rows fewer if there are more than
             about 100 columns, a category's levels counted).
@@ -147,8 +153,9 @@ class GENTLE(NeuralGenerator):
         bounds: Bounds | Literal["auto"] = "auto",
         atoms: bool = True,
         hidden_widths: Sequence[int] | None = None,
-        n_trees: int = 100,
+        n_trees: int | None = None,
         boosting: bool = True,
+        compact: bool = True,
         n_steps: int = 3000,
         batch_size: int | None = None,
         lr_generator: float | None = None,
@@ -182,6 +189,7 @@ class GENTLE(NeuralGenerator):
         self.hidden_widths = hidden_widths
         self.n_trees = n_trees
         self.boosting = boosting
+        self.compact = compact
         self.n_steps = n_steps
         self.batch_size = batch_size
         self.lr_generator = lr_generator
@@ -244,12 +252,15 @@ class GENTLE(NeuralGenerator):
     def distilled(
         self, X: Any, *, n_steps: int = 3000, random_state: Seed = None, verbose: int | None = None
     ) -> Self:
-        """A model that answers with one network in place of the average: faster, about as good.
+        """A model that is one network in place of the average: smaller, faster, about as good.
 
-        The network learns the quantile functions that this model gives at the covariates, and at
-        mixtures of them. How far it stays from them, the mean Wasserstein distance at covariates
-        that it was not taught, is in ``summary()`` and ``ensemble_.distance``. It has no parts that
-        could disagree: ``predict_dist(X).spread()`` is this model's alone.
+        The network, which starts as one of the average, learns the quantile functions that this
+        average gives at the covariates, and at mixtures of them. How far it stays from them, the
+        mean Wasserstein distance at covariates that it was not taught, is in ``summary()`` and
+        ``ensemble_.distance``; by what part its CRPS is larger, were the average right, in
+        ``ensemble_.excess``. It has no parts that could disagree: ``predict_dist(X).spread()`` is
+        this model's alone. With more than 5,000 rows, `fit` makes such a network by itself, and
+        keeps the average beside it (``compact``).
 
         Args:
             X: Covariates like those that it will be asked about, at least 20; those of the
@@ -279,10 +290,9 @@ class GENTLE(NeuralGenerator):
         rng = np.random.default_rng(as_seed(random_state))
         made = copy.copy(self)
         made.ensemble_, made.history_ = distilled(
-            self.ensemble_,
+            replace(self.ensemble_, pupil=None),
             x,
-            self.setting("hidden_widths"),
-            n_steps,
+            Effort(n_steps),
             rng,
             self.verbose if verbose is None else verbose,
         )

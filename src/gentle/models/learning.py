@@ -13,6 +13,7 @@ import torch
 from gentle.data import Grouped, Rows
 from gentle.models.averaging import best_average, on_unseen
 from gentle.models.boosting import Boosting
+from gentle.models.distillation import with_pupil
 from gentle.models.ensemble import Ensemble
 from gentle.models.evaluation import Kind
 from gentle.models.forest import LeafShares
@@ -20,10 +21,11 @@ from gentle.models.inputs import Inputs, View
 from gentle.models.larger import Sampled
 from gentle.models.lessons import Fold, Lessons, Resident, with_unseen
 from gentle.models.neural import chosen_device
-from gentle.models.school import School
+from gentle.models.school import LONG, School
 from gentle.responses import ResponseEncoder
 
 _MAX_SCORED = 4000  # held-out rows that decide about the weights of the average
+_N_TREES = 50, 100  # in short fits, and in others
 _MIN_LEAF = (4, 12)  # rows in a leaf, by turns
 _N_BINS = 400
 _MIN_BOOSTED = 200  # covariates
@@ -79,6 +81,8 @@ def learn(
     net = school.net.plain().eval()
     parts_of = (net, school.kinds, inputs, coordinates, forest, weights, widening)
     made = Ensemble(*parts_of, boosting=boosting)
+    if model.compact and school.is_large and model.n_steps >= LONG:
+        made = with_pupil(made, rows.x[:, :n_columns], rng, model.verbose)
     were_unseen = validation is not None or folds[0].seen is not folds[1].seen
     return made, history, crps, len(parts[2]) if were_unseen else 0
 
@@ -169,7 +173,8 @@ def _grown(
     model: Any, rows: Rows, coordinate: ResponseEncoder, folds: list[Fold], rng: np.random.Generator
 ) -> list[LeafShares]:
     """Trees of each fold, grown on the rows that it sees."""
-    if not model.n_trees:
+    n_trees = _N_TREES[model.n_steps >= LONG] if model.n_trees is None else model.n_trees
+    if not n_trees:
         return []
     low, high = coordinate.interval(rows.y)
     z = (low + high) / 2
@@ -177,7 +182,7 @@ def _grown(
     even = np.quantile(z, np.linspace(0, 1, _N_BINS + 1))
     edges = np.unique(np.concatenate([even, ends]))
     edges = edges[np.append(True, np.diff(edges) > 1e-12)]
-    per_fold, parts = math.ceil(model.n_trees / len(folds)), []
+    per_fold, parts = math.ceil(n_trees / len(folds)), []
     for number, fold in enumerate(folds):
         seen = fold.seen
         if len(seen) > _MAX_FOREST_ROWS:

@@ -40,7 +40,7 @@ _WINDOW = 100  # steps over which weights are averaged, a fifth of the cycle at 
 _LARGE = 5000  # rows above which networks are larger, learn together, and fill vacant places
 _LARGE_WIDTHS = (96, 144, 144)
 _VALUES = ("straight",)  # all that some networks see
-_LONG = 600  # steps, from which on twins are worth their time
+LONG = 600  # steps, from which on all that takes time of its own is worth it
 _CALM = 0.6  # factor of the first weights of networks that see values, on large tables
 _HOPELESS = 1.3  # times the best score, although the loss of what is taught has fallen
 _PROGRESS = 0.9998  # factor of the score that a cycle must reach to be worth another one
@@ -73,7 +73,7 @@ class School(Learner):
         self.folds, self.rng, self.device = folds, rng, chosen_device(model.device)
         self.lessons, n_rows = lessons, lessons.n_rows(folds)
         self.is_large = n_rows > _LARGE
-        if self.is_large and model.n_steps >= _LONG:  # who sees values has a twin that slides
+        if self.is_large and model.n_steps >= LONG:  # who sees values has a twin that slides
             kinds = kinds + [replace(one, slides=True) for one in kinds if one.views == _VALUES]
         self.kinds = kinds
         self.places = list(range(len(kinds)))  # where the kinds stood at the start
