@@ -241,6 +241,16 @@ def test_networks_alone_and_larger_batches_work():
     assert "networks" in model.summary()
 
 
+@pytest.mark.parametrize(("n_steps", "n_trees"), [(20, 5), (600, 10)])
+def test_short_fits_grow_half_the_trees(n_steps, n_trees):
+    rng = np.random.default_rng(0)
+    X = rng.random((400, 1))
+    y = np.floor(8 * X[:, 0]) % 2 + 0.01 * rng.normal(size=400)
+    idle = {"hidden_widths": (2,), "lr_generator": 1e-6}  # networks that leave all to the trees
+    settings = SMALL | idle | {"n_steps": n_steps, "n_trees": 10, "boosting": False}
+    assert len(GENTLE(**settings).fit(X, y).ensemble_.forest.trees) == n_trees
+
+
 def test_the_regulariser_pulls_neighbours_together():
     X, y = line()
     order = np.argsort(X[:, 0])

@@ -69,8 +69,8 @@ class GENTLE(NeuralGenerator):
         atoms: Look for values that many responses share.
         hidden_widths: Units of the hidden layers. None is (128, 128), with more than 5,000 rows
             (96, 144, 144), or the paper's.
-        n_trees: Regression trees beside the networks; 0 for none. None is 100, in fits of fewer
-            than 600 steps 50.
+        n_trees: Regression trees beside the networks, half as many in fits of fewer than 600 steps;
+            0 for none.
         boosting: Let some networks, and the trees, see what boosted trees expect, if unseen rows
             are predicted better for it; not below 200 covariates.
         compact: With more than 5,000 rows (and 600 steps), teach one network the average's answers,
@@ -153,7 +153,7 @@ class GENTLE(NeuralGenerator):
         bounds: Bounds | Literal["auto"] = "auto",
         atoms: bool = True,
         hidden_widths: Sequence[int] | None = None,
-        n_trees: int | None = None,
+        n_trees: int = 100,
         boosting: bool = True,
         compact: bool = True,
         n_steps: int = 3000,

@@ -25,7 +25,6 @@ from gentle.models.school import LONG, School
 from gentle.responses import ResponseEncoder
 
 _MAX_SCORED = 4000  # held-out rows that decide about the weights of the average
-_N_TREES = 50, 100  # in short fits, and in others
 _MIN_LEAF = (4, 12)  # rows in a leaf, by turns
 _N_BINS = 400
 _MIN_BOOSTED = 200  # covariates
@@ -173,9 +172,9 @@ def _grown(
     model: Any, rows: Rows, coordinate: ResponseEncoder, folds: list[Fold], rng: np.random.Generator
 ) -> list[LeafShares]:
     """Trees of each fold, grown on the rows that it sees."""
-    n_trees = _N_TREES[model.n_steps >= LONG] if model.n_trees is None else model.n_trees
-    if not n_trees:
+    if not model.n_trees:
         return []
+    n_trees = model.n_trees if model.n_steps >= LONG else math.ceil(model.n_trees / 2)
     low, high = coordinate.interval(rows.y)
     z = (low + high) / 2
     ends = coordinate.plateaus[:, :2].ravel()

@@ -77,7 +77,7 @@ def check(model: Any) -> None:
     require("anchor_generator anchor_potential", lambda v: v >= 0, "at least 0")
     require("follow_generator follow_potential", lambda v: 0 <= v <= 1, "between 0 and 1")
     require("n_draws n_epochs patience n_steps", is_count, "an integer of at least 1")
-    require("n_trees", lambda v: v is None or is_count(v, 0), "an integer of at least 0, or None")
+    require("n_trees", lambda v: is_count(v, 0), "an integer of at least 0")
     require("boosting compact", lambda v: isinstance(v, bool | np.bool_), "True or False")
     require("batch_size", lambda v: v is None or is_count(v), "an integer, or None")
     require("validation_fraction", lambda v: 0 < v < 1, "between 0 and 1")
