@@ -170,7 +170,7 @@ def _answers_text() -> list[str]:
     found = _of_answers()["all"]
     if not found:
         return []
-    lines = ["", "## Answers of `GENTLE()`, and of `GENTLE().distilled(X)`", ""]
+    lines = ["", "## Answers of `GENTLE()`, and of its average (`compact=False`)", ""]
     for dataset in ("ldw-cps", "ecm"):
         rate, of_bare = np.array(found[f"{dataset} draws"]).T / [[1e6], [1.0]]
         lines.append(

@@ -164,8 +164,8 @@ class _Pupil(Learner):
 
 def _beginning(teacher: Ensemble) -> tuple[MonotoneNet, Kind]:
     """The first network of the kind that weighs most, free to see all but boosted trees."""
-    blind = ["boosted" in kind.views for kind in teacher.kinds]  # to what will not be there
-    number = int(np.lexsort([-teacher.weights[:-1], blind])[0])
+    blinded = np.array(["boosted" in kind.views for kind in teacher.kinds])  # by what it loses
+    number = int(np.lexsort((-teacher.weights[:-1], blinded))[0])
     kind, inputs = teacher.kinds[number], teacher.inputs
     net = teacher.net.taken([number]).plain()
     seen = torch.zeros(len(inputs), dtype=torch.bool)
