@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from study import patched, run_missing
 
 from gentle import GENTLE, datasets
-from gentle.datasets import PROBLEMS
+from gentle.datasets import PROBLEMS, Table
 from gentle.models import averaging, exam, learning, school
 
 FOLDER = Path(__file__).with_suffix("")
@@ -56,23 +57,26 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict]] = {
 }
 
 
-def fit_and_score(variant: str, problem: str, seed: int) -> dict[str, Any]:
-    """One fit with one thread."""
-    torch.set_num_threads(1)
+def known_law(problem: str, seed: int) -> tuple[Table, pd.DataFrame, np.ndarray]:
+    """Training rows, other covariates, and the law's quantiles there at the levels."""
     if problem == "ecm":
         data = datasets.load(problem)
         X, group = np.unique(data.val.X.to_numpy(float), axis=0, return_inverse=True)
         X = data.val.X.iloc[[int(np.flatnonzero(group == g)[0]) for g in range(len(X))]]
         y = [np.asarray(data.val.y, float)[group.ravel() == g] for g in range(len(X))]
-        true = np.stack([np.quantile(own, LEVELS) for own in y])
-    else:
-        data = datasets.load(problem, n_train=N_TRAIN, random_state=FIRST_SEED + seed)
-        X = data.val.X
-        true = PROBLEMS[problem].quantile(X, LEVELS)
+        return data.train, X, np.stack([np.quantile(own, LEVELS) for own in y])
+    data = datasets.load(problem, n_train=N_TRAIN, random_state=FIRST_SEED + seed)
+    return data.train, data.val.X, PROBLEMS[problem].quantile(data.val.X, LEVELS)
+
+
+def fit_and_score(variant: str, problem: str, seed: int) -> dict[str, Any]:
+    """One fit with one thread."""
+    torch.set_num_threads(1)
+    train, X, true = known_law(problem, seed)
     settings, patches = VARIANTS[variant]
     with patched(patches):
         started = time.process_time()
-        model = GENTLE(**settings, random_state=seed, verbose=0).fit(data.train.X, data.train.y)
+        model = GENTLE(**settings, random_state=seed, verbose=0).fit(*train)
         seconds = time.process_time() - started
     w1 = np.abs(model.predict_quantiles(X, LEVELS) - true).mean()
     return {

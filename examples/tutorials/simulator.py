@@ -118,8 +118,8 @@ print(metamodel.speed_up(model, simulator, fresh, n_draws=1000))
 # Nothing, with so few outputs: this simulator is unusually fast, it draws whole stays instead of
 # months. (With 10,000 outputs each, `examples/replace_a_simulator.py` finds the model ahead.) Yours
 # may take seconds per run; `speed_up` measures it. Count the seconds spent on training runs and on
-# fitting, too. `model.distilled(runs.X)` is one network in place of the average, for answers
-# that are several times quicker.
+# fitting, too. `model.distilled(runs.X)` is one network in place of the average, for answers that are
+# several times quicker; with more than 5,000 runs `fit` makes such a network by itself.
 #
 # **Beware.** A model knows nothing outside the design: it warns of inputs beyond it. It repeats the
 # simulator, with all of its mistakes. And it has no opinion on things that it was not given, such
