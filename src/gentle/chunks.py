@@ -17,7 +17,7 @@ from gentle.workers import by_threads
 
 Ints = NDArray[np.int64]
 
-_BLOCK = 256  # rows that models work on together
+_BLOCK = 1024  # rows: models work on blocks of 256 or of 1024
 _WORTH = 0.8  # share of different covariates below which equal ones are asked once
 
 
@@ -155,7 +155,7 @@ class SharedDistribution(ConditionalDistribution):
         def fill(rows: slice) -> None:
             np.take(found, self._group[rows], axis=0, out=out[rows], mode="clip")
 
-        by_threads(fill, len(out), 4 * _BLOCK)
+        by_threads(fill, len(out), _BLOCK)
         return out
 
     def sample(  # noqa: D102

@@ -92,7 +92,7 @@ class DecodedTable(QuantileTable):
             between_columns(curve[0], curve[1][rows], levels, out[rows])
         if n_further:
             row, point, values = beside(levels, curve, self._further(curve))
-            out[row, point] = values
+            out.put(levels.size * row + point, values)
         return out
 
     def _around(self, u: Floats) -> tuple[Floats, Floats]:
@@ -145,21 +145,28 @@ def beside(
     place, order = _places(curve, knots), np.argsort(u)
     right = np.maximum(np.searchsorted(levels, u[order], "left"), 1)  # the curve's knot after u
     start = np.searchsorted(right, np.arange(len(levels) + 2))
-    number = np.diff(start)[place]  # of levels u between the curve's knots around a further one
-    row, knot = np.nonzero(number)
-    start, number = start[place[row, knot]], number[row, knot]
-    row = np.repeat(row, number)
+    number = np.diff(start).take(
+        place
+    )  # of levels u between the curve's knots around a further one
+    m, width = place.shape[1], len(levels)
+    which = np.flatnonzero(number)
+    start, number = start.take(place.take(which)), number.take(which)
+    row = np.repeat(which // m, number)
     point = np.arange(len(row)) + np.repeat(start - np.cumsum(number) + number, number)
-    point, right = order[point], right[point]
-    k = (new_levels[row] < u[point, None]).sum(axis=1)  # further knots before u
-    after, before = np.minimum(k, place.shape[1] - 1), np.maximum(k - 1, 0)
-    near = (k < place.shape[1]) & (place[row, after] <= right)
-    l1 = np.where(near, new_levels[row, after], levels[right])
-    v1 = np.where(near, new_values[row, after], values[row, right])
-    near = (k > 0) & (place[row, before] >= right)
-    l0 = np.where(near, new_levels[row, before], levels[right - 1])
-    v0 = np.where(near, new_values[row, before], values[row, right - 1])
-    return row, point, between(u[point], (l0, v0), (l1, v1))
+    point, right = order.take(point), right.take(point)
+    at, u = m * row, u.take(point)
+    k = np.zeros(len(row), np.int64)  # further knots before u
+    for knot in range(m):
+        k += new_levels.take(at + knot) < u
+    after, before = at + np.minimum(k, m - 1), at + np.maximum(k - 1, 0)
+    here = width * row + right
+    near = (k < m) & (place.take(after) <= right)
+    l1 = np.where(near, new_levels.take(after), levels.take(right))
+    v1 = np.where(near, new_values.take(after), values.take(here))
+    near = (k > 0) & (place.take(before) >= right)
+    l0 = np.where(near, new_levels.take(before), levels.take(right - 1))
+    v0 = np.where(near, new_values.take(before), values.take(here - 1))
+    return row, point, between(u, (l0, v0), (l1, v1))
 
 
 def _places(curve: tuple[Floats, Floats], knots: tuple[Floats, Floats]) -> Ints:

@@ -77,7 +77,8 @@ class Knots:
             part = points[some]
             number = self._before.take(self._cells(part), mode="clip", out=found[some])
             for stride, knot_after in self._strides:
-                number += stride * passed(knot_after.take(number), part)
+                more = passed(knot_after.take(number), part)
+                number += more if stride == 1 else stride * more
         return found.reshape(z.shape)
 
 
