@@ -10,6 +10,7 @@ import pytest
 
 import gentle
 from gentle import GENTLE
+from gentle.distribution import QuantileTable
 from gentle.models import distillation
 from gentle.models.averaging import dealt_out
 
@@ -151,6 +152,35 @@ def test_excess_is_what_the_crps_of_draws_from_the_average_grows_by(compact, man
     expected = here.crps(draws).mean() / there.crps(draws).mean() - 1
     assert excess > 0.01
     assert excess == pytest.approx(expected, rel=0.1)
+
+
+def test_certainty_that_a_pupil_does_not_share_is_not_overlooked(compact, many_rows):
+    x = compact._encoded_covariates(many_rows[0][:3])
+    table = compact.ensemble_.table(x)
+
+    class Given:
+        def __init__(self, table):
+            self.table = lambda x: table
+
+    sure, unsure = (
+        QuantileTable([0.0, 0.5, 1.0], np.array([[0.0, 0.0, end]] * 3)) for end in (0.0, 10.0)
+    )
+    assert distillation.differences(Given(sure), Given(unsure), x)[1] is None
+    assert distillation.differences(Given(sure), Given(sure), x) == (0.0, 0.0)
+    # Uniform on (0, 1) beside (0, 2): the difference of squares integrates to 1/6, beside 1/6.
+    even, wide = (QuantileTable([0.0, 1.0], np.array([[0.0, end]] * 3)) for end in (1.0, 2.0))
+    assert distillation.differences(Given(even), Given(wide), x)[1] == pytest.approx(1, rel=1e-3)
+    assert distillation.differences(Given(table), Given(table), x)[1] == 0.0
+
+
+def test_a_pupil_that_cannot_be_trained_costs_nothing_but_itself(compact, many_rows, recwarn):
+    ensemble = replace(compact.ensemble_, pupil=None)
+    net = ensemble.net.taken(range(ensemble.net.n_members))
+    net.biases[0].data[:, 0, 0] = 500.0  # more than any training may end with
+    broken, x = replace(ensemble, net=net), compact._encoded_covariates(many_rows[0])
+    rng = np.random.default_rng(0)
+    assert distillation.with_pupil(broken, x, rng, verbose=0) is broken
+    assert not [one for one in recwarn if "diverged" in str(one.message)]
 
 
 def test_distance_is_that_of_quantile_functions(compact, many_rows):

@@ -41,6 +41,16 @@ def test_networks_and_their_averages_are_those_of_the_forward_pass(kinds, n_rows
     assert set(found) == used
 
 
+def test_one_network_of_each_kind_is_averaged_too():
+    rng = np.random.default_rng(0)
+    inputs = Inputs.of(rng.normal(size=(200, 3)), np.ones(200))
+    net = MonotoneNet(2, len(inputs), [16], generator=torch.Generator().manual_seed(0))
+    x, kinds = rng.normal(size=(20, 3)), [RANKS, BOTH]
+    expected = np.average(evaluated(net, kinds, inputs, x), axis=0, weights=[0.3, 0.7])
+    found = mixed(net, kinds, inputs, x, np.array([0.3, 0.7]))[0]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
 def test_networks_without_weight_are_not_asked():
     inputs = Inputs.of(np.arange(20.0)[:, None], np.ones(20))
     net = MonotoneNet(1, len(inputs), [4])

@@ -17,7 +17,7 @@ from gentle.workers import by_threads
 
 Ints = NDArray[np.int64]
 
-_BLOCK = 1024  # rows: models work on blocks of 256 or of 1024
+_BLOCKS = 1024, 256  # rows that models work on together, the larger ones if there are as many
 _WORTH = 0.8  # share of different covariates below which equal ones are asked once
 
 
@@ -54,8 +54,9 @@ class ChunkedDistribution(ConditionalDistribution):
     def __init__(
         self, n_rows: int, compute: Callable[[slice], ConditionalDistribution], chunk_rows: int
     ) -> None:
-        whole = chunk_rows - chunk_rows % _BLOCK
-        self._n_rows, self._compute, self._chunk_rows = n_rows, compute, whole or max(1, chunk_rows)
+        self._block = next((block for block in _BLOCKS if block <= chunk_rows), 1)
+        whole = chunk_rows - chunk_rows % self._block
+        self._n_rows, self._compute, self._chunk_rows = n_rows, compute, max(1, whole)
 
     def __len__(self) -> int:
         return self._n_rows
@@ -75,7 +76,7 @@ class ChunkedDistribution(ConditionalDistribution):
         def answered(rows: slice) -> Any:
             return ask(self._compute(rows), rows)
 
-        return joined(by_threads(answered, self._n_rows, self._chunk_rows, _BLOCK))
+        return joined(by_threads(answered, self._n_rows, self._chunk_rows, self._block))
 
     def ppf(self, u: Floats) -> Floats:  # noqa: D102
         return self._map(lambda part, rows: part.ppf(u[rows]))
@@ -155,7 +156,7 @@ class SharedDistribution(ConditionalDistribution):
         def fill(rows: slice) -> None:
             np.take(found, self._group[rows], axis=0, out=out[rows], mode="clip")
 
-        by_threads(fill, len(out), _BLOCK)
+        by_threads(fill, len(out), _BLOCKS[0])
         return out
 
     def sample(  # noqa: D102

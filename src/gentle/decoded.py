@@ -145,10 +145,8 @@ def beside(
     place, order = _places(curve, knots), np.argsort(u)
     right = np.maximum(np.searchsorted(levels, u[order], "left"), 1)  # the curve's knot after u
     start = np.searchsorted(right, np.arange(len(levels) + 2))
-    number = np.diff(start).take(
-        place
-    )  # of levels u between the curve's knots around a further one
     m, width = place.shape[1], len(levels)
+    number = np.diff(start).take(place)  # of u between the curve's knots around a further one
     which = np.flatnonzero(number)
     start, number = start.take(place.take(which)), number.take(which)
     row = np.repeat(which // m, number)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 
 from gentle.learners import Learner
 from gentle.models.ensemble import Ensemble
@@ -38,12 +40,17 @@ def with_pupil(teacher: Ensemble, x: Floats, rng: np.random.Generator, verbose: 
 
     Args:
         teacher: The average.
-        x: Encoded covariates, ``(n, d)``.
+        x: Encoded covariates, all different, ``(n, d)``.
         rng: Source of all randomness.
         verbose: 1 shows a progress bar.
     """
-    with watching(lambda record: None):  # these epochs are not those of the fit
-        pupil, _ = distilled(teacher, x, Effort(_N_STEPS, _N_ASKED), rng, verbose)
+    effort = Effort(_N_STEPS, _N_ASKED)
+    with watching(lambda record: None), warnings.catch_warnings():  # no part of the fit
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        try:
+            pupil, _ = distilled(teacher, x, effort, rng, verbose)
+        except FloatingPointError:  # weights of the average that no training may begin with
+            return teacher
     is_as_good = pupil.excess is not None and pupil.excess <= _AS_GOOD
     return replace(teacher, pupil=pupil) if is_as_good else teacher
 
@@ -66,7 +73,8 @@ def distilled(
 ) -> tuple[Ensemble, list[dict[str, float]]]:
     """Teach one network the teacher's answers.
 
-    It starts as the network that has most to say in the average. It is taught at the covariates and
+    It starts as a network of the kind that weighs most in the average, of those that do without
+    boosted trees, if there are any. It is taught at the covariates and
     at as many made-up ones, in which columns of different covariates are mixed: the pupil must not
     only know what it was taught.
 
@@ -105,7 +113,7 @@ def distilled(
     return replace(made, distance=distance, excess=excess), history
 
 
-def differences(teacher: Ensemble, pupil: Ensemble, x: Floats) -> tuple[float, float]:
+def differences(teacher: Ensemble, pupil: Ensemble, x: Floats) -> tuple[float, float | None]:
     """How far a pupil is from its teacher.
 
     Args:
@@ -116,16 +124,18 @@ def differences(teacher: Ensemble, pupil: Ensemble, x: Floats) -> tuple[float, f
     Returns:
         The mean Wasserstein distance, in units of the response; and the part by which the pupil's
         CRPS would be larger than the teacher's, if the teacher's distributions F were the true
-        ones: ∫ (G - F)² dy beside ∫ F (1 - F) dy.
+        ones: ∫ (G - F)² dy beside ∫ F (1 - F) dy. None if these leave nothing open and differ.
     """
     there, here = (model.table(x) for model in (teacher, pupil))
     u = (np.arange(len(LEVELS)) + 0.5) / len(LEVELS)
     distance = float(np.abs(here.quantile(u) - there.quantile(u)).mean())
-    y = there.quantile(LEVELS)
+    y = np.sort(np.hstack([table.quantile(LEVELS) for table in (there, here)]), axis=1)
     middle, width = (y[:, 1:] + y[:, :-1]) / 2, np.diff(y)
-    f, g = (model._at("cdf", middle) for model in (there, here))
-    left = float((f * (1 - f) * width).sum())
-    return distance, float(((g - f) ** 2 * width).sum()) / left if left > 0 else 0.0
+    f, g = (table._at("cdf", middle) for table in (there, here))
+    lost, left = (float((square * width).sum()) for square in ((g - f) ** 2, f * (1 - f)))
+    if left > 0:
+        return distance, lost / left
+    return distance, None if lost > 0 else 0.0
 
 
 class _Pupil(Learner):
@@ -163,7 +173,7 @@ class _Pupil(Learner):
 
 
 def _beginning(teacher: Ensemble) -> tuple[MonotoneNet, Kind]:
-    """The first network of the kind that weighs most, free to see all but boosted trees."""
+    """A network of the average, free to see all but boosted trees."""
     blinded = np.array(["boosted" in kind.views for kind in teacher.kinds])  # by what it loses
     number = int(np.lexsort((-teacher.weights[:-1], blinded))[0])
     kind, inputs = teacher.kinds[number], teacher.inputs

@@ -8,7 +8,7 @@ minimise the CRPS of responses that its parts have not seen.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -268,4 +268,7 @@ class Ensemble:
         if not isinstance(of_pupil, dict) or of_pupil.get("pupil") is not None:
             raise ValueError("its ensemble is damaged: its pupil is none")
         pupil = cls.restored(under("pupil"), of_pupil, n_columns, widths, device)
+        if pupil.net.n_members != 1 or pupil.forest or len(pupil.coordinates) != n_coordinates:
+            raise ValueError("its ensemble is damaged: its pupil is not one network of its own")
+        pupil = replace(pupil, coordinates=coordinates)
         return cls(*parts, excess=excess, pupil=pupil)

@@ -96,7 +96,8 @@ def mixed(
         share = blocks.tensor(weight[alike] / weight[mates].sum())
         total = rises.setdefault(kind.coordinate, np.zeros(blocks.shape))
         for block, found in enumerate(blocks.through(alike)):
-            mean = found[0] if len(alike) == 1 else (share @ found.flatten(1)).view_as(found[0])
+            alone = len(alike) == sum(mates) == 1
+            mean = found[0] if alone else (share @ found.flatten(1)).view_as(found[0])
             total[block] += mean.cpu().numpy()
     return {coordinate: blocks.at_levels(total) for coordinate, total in rises.items()}
 

@@ -73,10 +73,10 @@ class GENTLE(NeuralGenerator):
             0 for none.
         boosting: Let some networks, and the trees, see what boosted trees expect, if unseen rows
             are predicted better for it; not below 200 covariates.
-        compact: With more than 5,000 rows (and 600 steps), teach one network the average's answers,
-            and let it answer if that is as good: if its CRPS is at most 0.2 % larger, were the
-            average right. ``ensemble_.pupil`` is this network, or None. False always answers with
-            the average itself.
+        compact: With more than 5,000 rows to learn from, those held out not counted, and at least
+            600 steps: teach one network the average's answers, and let it answer if that is as
+            good, if its CRPS is at most 0.2 % larger, were the average right. ``ensemble_.pupil``
+            is this network, or None. False always answers with the average itself.
         n_steps: Training steps, at most (more where one epoch needs more, and half as many again
             for networks of a kind that is left alone; up to 5,000 rows fewer if there are more than
             about 100 columns, a category's levels counted).
@@ -117,8 +117,8 @@ class GENTLE(NeuralGenerator):
             above, `gentle.graph.partners` warns, and ``history_`` has ``tree_excess``.
         history_: One record per epoch, for ``pandas.DataFrame(model.history_)`` or
             `gentle.plots.history`.
-        validation_skill_: CRPS skill on unseen responses over the marginal, None if there were
-            fewer than 30, or another criterion.
+        validation_skill_: CRPS skill on unseen responses over the marginal, of the average; None if
+            there were fewer than 30, or another criterion.
 
     Example:
         >>> import numpy as np

@@ -81,7 +81,7 @@ def learn(
     parts_of = (net, school.kinds, inputs, coordinates, forest, weights, widening)
     made = Ensemble(*parts_of, boosting=boosting)
     if model.compact and school.is_large and model.n_steps >= LONG:
-        made = with_pupil(made, rows.x[:, :n_columns], rng, model.verbose)
+        made = with_pupil(made, train.x, rng, model.verbose)
     were_unseen = validation is not None or folds[0].seen is not folds[1].seen
     return made, history, crps, len(parts[2]) if were_unseen else 0
 
