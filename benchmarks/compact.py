@@ -32,7 +32,7 @@ from gentle.datasets import PROBLEMS
 from gentle.models import distillation
 
 FOLDER = Path(__file__).with_suffix("")
-TABLES = ["happiness", "401ksubs", "credit-cards", "randhie", "elections", "scorecard", "diamonds"]
+TABLES = ["happiness", "401ksubs", "credit-cards", "elections", "scorecard", "diamonds"]
 DATA = ["ldw-cps", *TABLES, "ecm", *PROBLEMS]
 SPLIT, MAX_ROWS = 7, 20_000
 ENOUGH = distillation._AS_GOOD
