@@ -48,7 +48,8 @@ def fit_and_score(problem: str, seed: int) -> dict[str, Any]:
         split = {} if problem == "ldw-cps" else {"n_train": None, "random_state": SPLIT + seed}
         data = datasets.load(problem, **split)
         train, (X, true) = data.train, data.val
-    X_train, y = train.X.iloc[:MAX_ROWS], np.asarray(train.y, float)[:MAX_ROWS]
+    rows = np.random.default_rng(seed).permutation(len(train.y))[:MAX_ROWS]
+    X_train, y = train.X.iloc[rows], np.asarray(train.y, float)[rows]
     with patched({(distillation, "_AS_GOOD"): np.inf}):
         pupil = GENTLE(random_state=seed, verbose=0).fit(X_train, y)
     average = copy.copy(pupil)

@@ -1,4 +1,4 @@
-"""Where the seconds of a fit go, and what a million rows cost: time by phase, memory, accuracy.
+"""Where the seconds of fits and answers go, what a million rows cost: time, memory, accuracy.
 
 Every fit has a process of its own with one thread. Its seconds are those of the processor; other
 work on the machine changes them by up to a fifth, so that smaller differences mean nothing, and
@@ -19,11 +19,14 @@ import os
 os.environ["OMP_NUM_THREADS"] = "1"
 
 import argparse
+import cProfile
 import json
 import platform
+import pstats
 import subprocess
 import sys
 import tempfile
+import time
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -48,7 +51,21 @@ PHASES = {  # the functions whose time is a phase's
     "average": [("averaging.py", "on_unseen"), ("averaging.py", "best_average")],
     "skill": [("intake.py", "crps_of_marginal"), ("intake.py", "mean_crps")],
 }
+ANSWERS = {  # the same of draws and quantiles
+    "check, encode": [("base.py", "_encoded_covariates")],
+    "group": [("data.py", "group_rows")],
+    "inputs": [("inputs.py", "encode")],
+    "networks": [("nets.py", "rises")],
+    "trees": [("forest.py", "quantiles"), ("boosting.py", "extended")],
+    "knots to levels": [("evaluation.py", "at_levels")],
+    "to the response": [("responses.py", "decode"), ("decoded.py", "_crossings")],
+    "random numbers": [("streams.py", "uniforms")],
+    "look up": [
+        ("rowwise.py", "interpolated"), ("rowwise.py", "between_columns"), ("decoded.py", "beside"),
+    ],
+}  # fmt: skip
 _PIECE = 250_000  # rows of a synthetic table that are drawn at once
+_N_ROWS = 100_000  # that are asked about
 _LEVELS = (np.arange(200) + 0.5) / 200
 
 
@@ -84,12 +101,10 @@ def write(n: int, path: Path) -> None:
 
 def fitted(name: str, file: str) -> dict[str, Any]:
     """Runs in a process of its own."""
-    import cProfile
-    import pstats
     import resource
-    import time
 
     import torch
+    from speed import all_different, tiled
 
     from gentle import GENTLE, datasets
 
@@ -113,12 +128,10 @@ def fitted(name: str, file: str) -> dict[str, Any]:
         "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,  # Linux counts in KiB
         "epochs": len(model.history_),
     }
-    times: dict[str, float] = {}
-    for (path, _, function), row in pstats.Stats(profile).stats.items():  # type: ignore[attr-defined]
-        for phase, functions in PHASES.items():
-            if (Path(path).name, function) in functions:
-                times[phase] = times.get(phase, 0.0) + row[3]
-    found["phases"] = times
+    found["phases"] = by_phase(profile, PHASES)
+    if kind != "parquet":
+        X = covariates(_N_ROWS, 10**6 + 1) if n else all_different(tiled(given[0]))
+        found["answers"] = answered(model, X)
     if n:
         X = covariates(2000, 10**6)
         truth, dist = problem().quantile(X, _LEVELS), model.predict_dist(X)
@@ -134,6 +147,34 @@ def fitted(name: str, file: str) -> dict[str, Any]:
         y = np.asarray(data.val.y, float)[rows]
         found["crps"] = float(model.predict_dist(taken(data.val.X, rows)).crps(y).mean())
     return found
+
+
+def answered(model: Any, X: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """Seconds by phases of 10,000 draws at 1,000 covariates and of 100 quantiles of all."""
+    levels = np.linspace(0.005, 0.995, 100)
+    questions = {
+        "draws": lambda: model.sample(X.iloc[:1000], 10_000, random_state=0),
+        "quantiles": lambda: model.predict_quantiles(X, levels),
+    }
+    found = {}
+    for name, ask in questions.items():
+        ask()  # what is prepared once is not counted
+        profile = cProfile.Profile(time.process_time)
+        started = time.process_time()
+        profile.runcall(ask)
+        seconds = time.process_time() - started
+        found[name] = by_phase(profile, ANSWERS) | {"all": seconds}
+    return found
+
+
+def by_phase(profile: cProfile.Profile, phases: dict[str, Any]) -> dict[str, float]:
+    """Seconds of the phases' functions, with all that they call."""
+    times: dict[str, float] = {}
+    for (path, _, function), row in pstats.Stats(profile).stats.items():  # type: ignore[attr-defined]
+        for phase, functions in phases.items():
+            if (Path(path).name, function) in functions:
+                times[phase] = times.get(phase, 0.0) + row[3]
+    return times
 
 
 def _crps(quantiles: np.ndarray, y: np.ndarray) -> float:
@@ -204,6 +245,20 @@ def report(results: list[dict[str, Any]]) -> str:
         cells = [_number(one["phases"].get(phase), ".1f") for phase in PHASES]
         cells.append(_number(one["seconds"], ".1f"))
         lines.append(f"| {one['fit']} | {one['version']} | " + " | ".join(cells) + " |")
+    lines += [
+        "",
+        "## Where the seconds of answers go",
+        "",
+        "Hundredths of a second of the processor, one thread: 10,000 draws at each of 1,000 "
+        "covariates, and 100 quantiles of 100,000 different rows.",
+        "",
+        "| model of | answer | " + " | ".join(ANSWERS) + " | all |",
+        "|---|---|" + "---|" * (len(ANSWERS) + 1),
+    ]
+    for one in results:
+        for question, times in one.get("answers", {}).items():
+            cells = [_number(times.get(phase, 0.0) * 100, ".1f") for phase in [*ANSWERS, "all"]]
+            lines.append(f"| {one['fit']} | {question} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 

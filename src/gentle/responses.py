@@ -176,10 +176,14 @@ class ResponseEncoder:
         return DecodedTable(self, levels, z, _TOUCHING)
 
     def seen_from(self, source: ResponseEncoder) -> ResponseEncoder:
-        """The coordinate of ``source``, with which `translated` and `decode` are one step."""
+        """The coordinate of ``source``, with which `translated` and `decode` are one step.
+
+        Between the responses that both were made of, this is how ``source`` decodes: responses do
+        not change on the way.
+        """
         way = translation(source, self)
-        y = self.decode(way.y)
-        return ResponseEncoder(way.x, y, self.slopes * [way.below, way.above], self.bounds)
+        slopes = self.slopes * [way.below, way.above]
+        return ResponseEncoder(source.z, source.y, slopes, self.bounds)
 
     def arrays(self) -> dict[str, Floats]:
         """What `restored` needs, all of it finite."""

@@ -114,9 +114,10 @@ class _Blocks:
         self.of_members = [kinds[member % len(kinds)] for member in range(net.n_members)]
         height = BLOCK if net.n_members > 1 else _BLOCK_OF_ONE
         self.shape = (-(-len(x) // height), height, len(net.knots))  # of `MonotoneNet.rises`
-        filled = np.zeros((self.shape[0] * height, len(inputs)))
-        filled[: len(x)] = inputs.encode(x, {view for kind in kinds for view in kind.views})
-        self.inputs = self.tensor(filled.reshape(*self.shape[:2], -1))
+        filled = np.zeros((*self.shape[:2], len(inputs)), np.float32)
+        wanted = {view for kind in kinds for view in kind.views}
+        inputs.encode(x, wanted, filled.reshape(-1, len(inputs))[: len(x)])
+        self.inputs = torch.from_numpy(filled).to(net.knots.device)
         self.seen = visible(kinds, net.n_members, inputs)[:, 0].to(net.knots.device) > 0  # (K, D)
 
     def tensor(self, array: Floats) -> Tensor:
@@ -128,7 +129,7 @@ class _Blocks:
         """The rises of members of one kind, block by block, ``(len(members), B, M + 1)``."""
         seen, slides = self.seen[members[0]], self.of_members[members[0]].slides
         layers = self.net.layers(members.tolist(), seen)
-        for block in self.inputs[:, :, seen]:
+        for block in self.inputs if seen.all() else self.inputs[:, :, seen]:
             yield self.net.rises(block, layers, slides)
 
     def at_levels(self, rises: Floats) -> Floats:

@@ -116,9 +116,18 @@ class Inputs:
         """Where among the inputs views stand that follow each other."""
         return slice(self.view(views[0]).start, self.view(views[-1]).stop)
 
-    def encode(self, x: Floats, views: Collection[View] = get_args(View)) -> Floats:
-        """``(n, d)`` to ``(n, D)``, one view after the other; 0 where a view is not wanted."""
-        out, d = np.zeros((len(x), len(self))), len(self.knots) - self.n_boosted
+    def encode(
+        self, x: Floats, views: Collection[View] = get_args(View), out: NDArray[Any] | None = None
+    ) -> NDArray[Any]:
+        """``(n, d)`` to ``(n, D)``, one view after the other; 0 where a view is not wanted.
+
+        Args:
+            x: Encoded covariates.
+            views: Those that are wanted.
+            out: Zeros to be filled, in place of new ones.
+        """
+        out = np.zeros((len(x), len(self))) if out is None else out
+        d = len(self.knots) - self.n_boosted
         if "straight" in views:
             out[:, self.view("straight")] = _drawn_in(x[:, :d])
         if "boosted" in views:
@@ -138,9 +147,13 @@ class Inputs:
         return np.clip(found, scores[:, 0], scores[:, -1])
 
     def _pieces(self, x: Floats) -> Floats:
+        pieces = x.take(self.column, axis=1)
         with np.errstate(over="ignore"):  # far beyond a short piece
-            pieces = (x[:, self.column] - self.start) / self.length
-        return 0.5 * np.clip(pieces, 0, 1)
+            pieces -= self.start
+            pieces /= self.length
+        np.clip(pieces, 0, 1, out=pieces)
+        pieces *= 0.5
+        return pieces
 
     def arrays(self) -> dict[str, Any]:
         """What `restored` needs."""
