@@ -24,15 +24,16 @@ from gentle.training import train, watching
 Floats = NDArray[np.float64]
 
 _ALL: tuple[View, ...] = ("straight", "scores", "pieces")
-_RATE = 0.003
-_BATCH = 256
+_RATE = 0.004
+_BATCH = 128
 _MAX_ASKED = 30_000  # covariates, twice as many with those that are made up
 _MIN_ASKED = 10_000
 _SWAPPED = 0.15  # share of entries that a made-up covariate has from another one
 _MAX_TRIED = 1_000  # covariates at which teacher and pupil are compared
 _CHUNK = 5_000
 _AS_GOOD = 0.002  # part by which the CRPS of a network that answers may be larger
-_N_STEPS, _N_ASKED = 500, 10_000  # of its training, at the end of a fit
+_N_ASKED, _N_STEPS = 10_000, (1_000, 4_000)  # of its training, at the end of a fit
+_ROWS_PER_STEP = 20  # between these: what is known well is worth being taught well
 
 
 def with_pupil(teacher: Ensemble, x: Floats, rng: np.random.Generator, verbose: int) -> Ensemble:
@@ -44,7 +45,7 @@ def with_pupil(teacher: Ensemble, x: Floats, rng: np.random.Generator, verbose: 
         rng: Source of all randomness.
         verbose: 1 shows a progress bar.
     """
-    effort = Effort(_N_STEPS, _N_ASKED)
+    effort = Effort(int(np.clip(len(x) / _ROWS_PER_STEP, *_N_STEPS)), _N_ASKED)
     with watching(lambda record: None), warnings.catch_warnings():  # no part of the fit
         warnings.simplefilter("ignore", ConvergenceWarning)
         try:
@@ -74,9 +75,9 @@ def distilled(
     """Teach one network the teacher's answers.
 
     It starts as a network of the kind that weighs most in the average, of those that do without
-    boosted trees, if there are any. It is taught at the covariates and
-    at as many made-up ones, in which columns of different covariates are mixed: the pupil must not
-    only know what it was taught.
+    boosted trees, if there are any. It is taught at the covariates and at as many made-up ones, in
+    which columns of different covariates are mixed: the pupil must not only know what it was
+    taught.
 
     Args:
         teacher: The average.

@@ -115,7 +115,7 @@ class _Blocks:
         height = BLOCK if net.n_members > 1 else _BLOCK_OF_ONE
         self.shape = (-(-len(x) // height), height, len(net.knots))  # of `MonotoneNet.rises`
         filled = np.zeros((*self.shape[:2], len(inputs)), np.float32)
-        wanted = {view for kind in kinds for view in kind.views}
+        wanted: set[View] = {view for kind in kinds for view in kind.views}
         inputs.encode(x, wanted, filled.reshape(-1, len(inputs))[: len(x)])
         self.inputs = torch.from_numpy(filled).to(net.knots.device)
         self.seen = visible(kinds, net.n_members, inputs)[:, 0].to(net.knots.device) > 0  # (K, D)

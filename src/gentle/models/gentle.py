@@ -250,7 +250,7 @@ class GENTLE(NeuralGenerator):
         return of[name] if value is None else value
 
     def distilled(
-        self, X: Any, *, n_steps: int = 3000, random_state: Seed = None, verbose: int | None = None
+        self, X: Any, *, n_steps: int = 4000, random_state: Seed = None, verbose: int | None = None
     ) -> Self:
         """A model that is one network in place of the average: smaller, faster, about as good.
 
