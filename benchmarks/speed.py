@@ -26,6 +26,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,16 @@ def estimators() -> dict[str, Callable[[int], Any]]:
         "CatBoost": lambda seed: gentle.CatBoost(random_state=seed, **threads),
         "RealMLP": lambda seed: gentle.RealMLP(random_state=seed, **threads),
     }
+
+
+LIBRARIES = {  # whose import is not counted, as each has to be imported once in a day
+    "GENTLE": ("torch", "sklearn.ensemble"),
+    "engression": ("engression",),
+    "quantile-forest": ("quantile_forest",),
+    "NGBoost": ("ngboost",),
+    "CatBoost": ("catboost",),
+    "RealMLP": ("pytabkit",),
+}
 
 
 class Forest:
@@ -135,8 +146,8 @@ def peak_mib() -> float:
 def size_cell(method: str, n_rows: int, seed: int) -> dict[str, Any]:
     X, y = problem(n_rows, seed)
     X_test, y_test = problem(5_000, 10_000 + seed)
-    if method in ("GENTLE", "engression", "RealMLP"):
-        import torch  # noqa: F401  # its import is not counted
+    for library in LIBRARIES[method]:
+        import_module(library)
     started = time.perf_counter()
     model = estimators()[method](seed).fit(X, y)
     seconds = time.perf_counter() - started
@@ -177,10 +188,10 @@ def forest_cell(dataset: str) -> dict[str, Any]:
 
 
 def curve_cell(dataset: str, method: str, budget: int, split: int) -> dict[str, Any]:
-    import torch  # noqa: F401  # its import is not counted
-
     import gentle
 
+    for library in LIBRARIES[method]:
+        import_module(library)
     forest = records_of("curves.json").get(f"{dataset} forest", {})
     models = {
         "GENTLE": lambda: gentle.GENTLE(n_steps=budget, random_state=0, verbose=0),
