@@ -113,13 +113,13 @@ def _sizes_text() -> list[str]:
 
 
 def _days_of_sizes(found: dict[str, Any]) -> str:
-    """When cells were measured, if that was on several days: the machine's speed varies."""
+    """When cells were measured: the machine's speed varies."""
     days: dict[str, set[str]] = {}
     for key, cell in found.items():
         if "crps" in cell:
             days.setdefault(cell.get("date", _FIRST_DAY), set()).add(key.rsplit(" ", 1)[0])
     if len(days) < 2:
-        return "All in one run."
+        return f"All measured on {next(iter(days), 'no day')}."
     said = [f"{day}: {', '.join(sorted(cells))}" for day, cells in sorted(days.items())]
     return "Measured, method and rows: " + "; ".join(said) + ". Ratios across days are rough."
 

@@ -183,6 +183,20 @@ def test_a_pupil_that_cannot_be_trained_costs_nothing_but_itself(compact, many_r
     assert not [one for one in recwarn if "diverged" in str(one.message)]
 
 
+def test_what_was_learned_from_many_rows_is_taught_for_longer(compact, monkeypatch):
+    ensemble, efforts = replace(compact.ensemble_, pupil=None), []
+
+    def noted(teacher, x, effort, rng, verbose):
+        efforts.append(effort.n_steps)
+        raise FloatingPointError
+
+    monkeypatch.setattr(distillation, "distilled", noted)
+    for n_rows in (6_000, 40_000, 1_000_000):
+        x = np.broadcast_to(0.0, (n_rows, 2))
+        distillation.with_pupil(ensemble, x, np.random.default_rng(0), verbose=0)
+    assert efforts == [1_000, 2_000, 4_000]
+
+
 def test_distance_is_that_of_quantile_functions(compact, many_rows):
     ensemble, x = compact.ensemble_, compact._encoded_covariates(many_rows[0][:50])
     average = replace(ensemble, pupil=None)
