@@ -6,6 +6,7 @@ import logging
 import os
 import pickle
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from typing import Any
 Call = Callable[..., Any]
 
 MAX_DEATHS = 5  # of worker processes in one job; after that, it is no accident
+_MAX_REFUSALS, _PAUSE = 2, 3.0  # before a cluster is believed to want no guests; seconds
 
 
 @contextmanager
@@ -50,7 +52,7 @@ def connect(cluster: str = "local", n_cpus: int | None = None) -> Iterator[Call]
         options |= {"num_cpus": n_cpus, "include_dashboard": False}
         options["_node_ip_address"] = "127.0.0.1"
     try:
-        ray.init(address=cluster, **options)
+        _join(lambda: ray.init(address=cluster, **options))
     except ImportError as error:  # the client has needs of its own
         raise ImportError(f"{_ADVICE} ({error})") from error
     except ConnectionError as error:
@@ -62,6 +64,17 @@ def connect(cluster: str = "local", n_cpus: int | None = None) -> Iterator[Call]
         yield _call
     finally:
         ray.shutdown()
+
+
+def _join(init: Callable[[], Any]) -> None:
+    """Join a cluster, again if it answers but was too busy to start a process for its guest."""
+    for _ in range(_MAX_REFUSALS):
+        try:
+            init()
+            return
+        except ConnectionAbortedError:
+            time.sleep(_PAUSE)
+    init()
 
 
 def import_ray() -> Any:
