@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from gentle import GENTLE, KNN, checkpoints, cluster, streaming, tuning
+from gentle.cluster import connection
 from gentle.cluster.fitting import _use_gpu
 from gentle.support import OutOfSupportWarning
 from gentle.teams import Team, together
@@ -38,6 +39,24 @@ def model(**settings):
 
 
 # Without Ray
+
+
+@pytest.mark.parametrize(("n_refusals", "joins"), [(0, True), (2, True), (3, False)])
+def test_a_busy_cluster_is_asked_three_times(n_refusals, joins, monkeypatch):
+    monkeypatch.setattr(connection, "_PAUSE", 0.0)
+    calls = []
+
+    def init():
+        calls.append(1)
+        if len(calls) <= n_refusals:
+            raise ConnectionAbortedError("too busy")
+
+    if joins:
+        connection._join(init)
+    else:
+        with pytest.raises(ConnectionAbortedError, match="too busy"):
+            connection._join(init)
+    assert len(calls) == min(n_refusals + 1, 3)
 
 
 class Threads(Team):
